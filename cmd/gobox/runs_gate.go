@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gobox/policy"
+	"gobox/record"
+)
+
+func (c *runs) gateCommand() *cobra.Command {
+	g := gate{}
+	cmd := &cobra.Command{
+		Use:   "gate",
+		Short: "Show whether runs may start, or open a closed gate",
+		Long: `Show the gates that closed, and where the figures stand. A gate closes when the runs of a policy exceed what its gate
+allows, and stays closed until --clear. The exit status is 1 when a gate is closed or a figure exceeds what a flag allows.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if g.clear {
+				state, err := c.state()
+				if err == nil {
+					err = record.ClearGates(state, time.Now())
+				}
+				return recordError(err)
+			}
+			return c.with(cmd, func(s *record.Store, out io.Writer) error { return c.gate(s, out, g) })
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&g.clear, "clear", false, "open all gates; what happened until now counts no longer")
+	f.Var(word(&g.policy, "NAME", ""), "policy", "only count the runs of this policy")
+	f.Var(&value{kind: "D", parse: parsed(&g.limits.Window, parseAge)}, "window", "count the runs of the last D, such as 1h or 7d")
+	f.Var(&value{kind: "N", parse: optional(&g.limits.MaxEscapeAttempts, policy.ParseCount)}, "max-escape-attempts", "allow so many")
+	f.Var(&value{kind: "N", parse: optional(&g.limits.MaxLimitHits, policy.ParseCount)}, "max-limit-hits", "allow so many")
+	f.Var(&value{kind: "D", parse: optional(&g.limits.MaxTeardown, policy.ParseDuration)}, "max-teardown", "allow a teardown to take so long")
+	f.Var(&value{kind: "N", parse: optional(&g.limits.MaxQuarantined, policy.ParseCount)}, "max-quarantined", "allow so many")
+	c.addJSON(cmd)
+	return cmd
+}
+
+type gate struct {
+	clear  bool
+	policy string
+	limits record.Thresholds
+}
+
+func optional[T any](to **T, parse func(string) (T, error)) func(string) error {
+	return func(text string) error {
+		got, err := parse(text)
+		if err == nil {
+			*to = &got
+		}
+		return err
+	}
+}
+
+func (c *runs) gate(s *record.Store, out io.Writer, g gate) error {
+	gates, err := s.Gates()
+	if err != nil {
+		return err
+	}
+	open, figures, err := s.Evaluate(g.policy, g.limits, time.Now())
+	if err != nil {
+		return err
+	}
+	for name := range gates.Closed {
+		if g.policy == "" || g.policy == name {
+			open = false
+		} else {
+			delete(gates.Closed, name)
+		}
+	}
+	if !open {
+		*c.status = 1
+	}
+	if c.json {
+		return writeJSON(out, struct {
+			record.Gates
+			Open    bool            `json:"open"`
+			Figures []record.Figure `json:"figures"`
+		}{gates, open, figures})
+	}
+	t := newTable(out)
+	word := "open"
+	if !open {
+		word = "closed"
+	}
+	t.row("gate", word)
+	for _, name := range slices.Sorted(maps.Keys(gates.Closed)) {
+		closure := gates.Closed[name]
+		for _, f := range closure.Figures {
+			if f.Exceeded {
+				t.row("closed for policy "+name, f.Name+" "+figureText(f)+" at "+closure.ClosedAt)
+			}
+		}
+	}
+	for _, f := range figures {
+		t.row(f.Name, figureText(f))
+	}
+	return t.flush()
+}
+
+// figureText says where a figure stands.
+func figureText(f record.Figure) string {
+	text := strconv.FormatFloat(f.Value, 'f', -1, 64)
+	if f.Max == nil {
+		return text
+	}
+	relation := "within"
+	if f.Exceeded {
+		relation = "more than"
+	}
+	return fmt.Sprintf("%s, %s %s", text, relation, strconv.FormatFloat(*f.Max, 'f', -1, 64))
+}

@@ -1,0 +1,5 @@
+package archive
+
+import "syscall"
+
+type unixStat = syscall.Stat_t

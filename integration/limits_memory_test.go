@@ -1,0 +1,133 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"gobox/integration/harness"
+	"gobox/record"
+)
+
+// heavy is held by whoever takes hundreds of megabytes, so that the suite never does so twice at a time.
+var heavy sync.Mutex
+
+const (
+	memoryLimit = 128 << 20
+	memoryEaten = 2 * memoryLimit
+)
+
+// TestR01R02MemoryIsOneLimit takes memory of every kind: all counts to one limit over the whole tree.
+func TestR01R02MemoryIsOneLimit(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		for _, kind := range []string{
+			"eat-together 8 anon", "eat shared", "eat-together 2 shared", "eat memfd", "eat memfd-mapped", "eat sysv",
+			"eat /dev/shm/eaten", "eat /tmp/eaten", "eat " + b.Home + "/eaten",
+		} {
+			t.Run(strings.ReplaceAll(strings.ReplaceAll(kind, b.Home, "home"), "/", "."), func(t *testing.T) {
+				overMemory(t, b, strings.Fields("raw "+kind+" "+fmt.Sprint(memoryEaten))...)
+			})
+		}
+	})
+}
+
+// overMemory runs the probe until it is ended for its memory.
+func overMemory(t *testing.T, b *harness.Box, attempt ...string) {
+	t.Helper()
+	destroyed(t, overMemoryOf(t, b, memoryLimit, attempt...))
+}
+
+// overMemoryOf is overMemory with another limit, and without a look at how long the kernel took to make room again.
+func overMemoryOf(t *testing.T, b *harness.Box, limit uint64, attempt ...string) *record.Result {
+	t.Helper()
+	heavy.Lock()
+	defer heavy.Unlock()
+	res, rec := recorded(t, b, harness.Run{
+		Flags: []string{"--memory", fmt.Sprint(limit), "--timeout", "30s", "--grace", "100ms"},
+		Argv:  append(append([]string{b.Probe}, attempt...), b.Marker),
+	})
+	if res.Code != 137 || rec.Outcome != record.MemoryLimit {
+		t.Errorf("outcome %s, %v", rec.Outcome, res)
+	}
+	enforcers(t, rec)
+	if rec.ExitCode != nil {
+		t.Errorf("exit code %d of a command that was ended", *rec.ExitCode)
+	}
+	if l := limitOf(t, rec, "memory"); l.Value != limit || !l.Triggered || l.Unit != "bytes" {
+		t.Errorf("%+v", l)
+	}
+	if rec.Layers.Cgroup.Version > 0 && rec.Usage.PeakMemoryBytes > limit+limit/8 {
+		t.Errorf("%d bytes with a limit of %d", rec.Usage.PeakMemoryBytes, limit)
+	}
+	b.NoSurvivors(t)
+	return rec
+}
+
+// TestR01OneProcess: a process may hear in time that there is no more, when no cgroup counts.
+func TestR01OneProcess(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		heavy.Lock()
+		defer heavy.Unlock()
+		res, rec := recorded(t, b, harness.Run{
+			Flags: []string{"--memory", fmt.Sprint(memoryLimit), "--timeout", "8s", "--grace", "100ms"},
+			Argv:  []string{b.Probe, "raw", "eat", "anon", fmt.Sprint(memoryEaten)},
+		})
+		destroyed(t, rec)
+		if rec.Outcome == record.Exited && string(res.Stdout) == "refused ENOMEM\n" && res.Code == 3 {
+			return
+		}
+		judged(t, res, rec, 137, record.MemoryLimit, "memory")
+	})
+}
+
+// TestR03R04Bounded takes what no limit of ours counts until the kernel's own limits say no.
+func TestR03R04Bounded(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		heavy.Lock()
+		defer heavy.Unlock()
+		attempts := []string{"in-flight 20000", "epolls 5000", "inotifies 5000", "timers 50000", "opens 5000"}
+		rep := b.Inside(t, []string{"--memory", fmt.Sprint(memoryLimit)}, attempts[0])
+		rep.Refused(t, []string{"ETOOMANYREFS"}, attempts[0])
+		for _, attempt := range attempts[1:] {
+			rep := b.Inside(t, []string{"--memory", fmt.Sprint(memoryLimit), "--nofile", "256"}, attempt)
+			rep.Refused(t, []string{"EMFILE", "EAGAIN", "ENOSPC"}, attempt)
+		}
+		// Over the soft limit of its user (64 MiB by default) a pipe has only two pages.
+		res, rec := recorded(t, b, harness.Run{Flags: []string{"--memory", fmt.Sprint(memoryLimit), "--nofile", "1024"}, Argv: []string{b.Probe, "pipes", "1000"}})
+		destroyed(t, rec)
+		if res.Code != 137 {
+			rep := harness.Parse(t, res.Stdout)
+			rep.Refused(t, []string{"EMFILE"}, "pipes 1000")
+			var after, held int
+			if _, err := fmt.Sscanf(rep.Of(t, "pipes 1000").Detail, "after %d with %d bytes", &after, &held); err != nil || held > 80<<20 {
+				t.Errorf("%d pipes hold %d bytes, %v", after, held, err)
+			}
+		}
+	})
+}
+
+// TestR07Descriptors: no more than --nofile, and the limit cannot be raised.
+func TestR07Descriptors(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		rep := b.Inside(t, []string{"--nofile", "64"}, "raise 7", "raise 1", "opens 200")
+		rep.Refused(t, []string{"EPERM"}, "raise 7", "raise 1")
+		if o := rep.Of(t, "opens 200"); o.Errno != "EMFILE" || o.Detail != "after 61" {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+// TestR13Privileges: nobody inside puts itself before others.
+func TestR13Privileges(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		rep := b.Inside(t, nil, "write /proc/self/oom_score_adj -1000", "mlockall", "fifo", "nice -20", "nice -1", "nice 5", "read /proc/self/oom_score_adj")
+		rep.Refused(t, []string{"EROFS", "EACCES", "EPERM"}, "write /proc/self/oom_score_adj -1000", "fifo", "nice -20", "nice -1")
+		rep.Refused(t, []string{"EPERM", "ENOMEM"}, "mlockall")
+		rep.Allowed(t, "nice 5")
+		// A host that is out of memory takes the sandbox first.
+		if o := rep.Of(t, "read /proc/self/oom_score_adj"); o.Detail != "1000" {
+			t.Errorf("%+v", o)
+		}
+	})
+}

@@ -1,0 +1,1 @@
+module.exports = 'dep 1.0.0';

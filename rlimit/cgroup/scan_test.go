@@ -1,0 +1,256 @@
+package cgroup
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of hold's.
+const (
+	mappingsHeld = 60000
+	pipesHeld    = 800
+)
+
+// hold is a helper that takes memory and waits: its parent looks at it meanwhile.
+func hold(kind string) {
+	switch kind {
+	case "anon":
+		b, err := unix.Mmap(-1, 0, greed, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err == nil {
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+		}
+	case "memfd":
+		fd, err := unix.MemfdCreate("hold", 0)
+		if err == nil {
+			_ = unix.Fallocate(fd, 0, 0, greed)
+		}
+	case "sysv":
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, greed, unix.IPC_CREAT|0o600)
+		if err == nil {
+			b, _ := unix.SysvShmAttach(id, 0, 0)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			// Not marked for removal: it goes with the ipc namespace.
+			_ = unix.SysvShmDetach(b)
+		}
+	case "sockets":
+		block := make([]byte, 32<<10)
+		for held := 0; held < greed; {
+			p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+			if err != nil {
+				break
+			}
+			for {
+				n, err := unix.Write(p[0], block)
+				if err != nil {
+					break
+				}
+				held += n
+			}
+		}
+	case "semaphores":
+		for held := 0; held < greed; held += 16 << 10 * semaphoreBytes {
+			_, _, _ = unix.Syscall(unix.SYS_SEMGET, 0, 16<<10, unix.IPC_CREAT|0o600)
+		}
+	case "page-tables":
+		// One page of each table is read, which is the kernel's page of zeroes.
+		const each = 2 * mib
+		b, err := unix.Mmap(-1, 0, greed/4096*each, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+		if err == nil {
+			_ = unix.Madvise(b, unix.MADV_NOHUGEPAGE)
+			sum := byte(0)
+			for i := 0; i < len(b); i += each {
+				sum += b[i]
+			}
+			if sum != 0 {
+				os.Exit(1)
+			}
+		}
+	case "mappings":
+		b, err := unix.Mmap(-1, 0, mappingsHeld*4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		for at := 0; err == nil && at < len(b); at += 2 * 4096 {
+			err = unix.Mprotect(b[at:at+4096], unix.PROT_READ)
+		}
+	case "pipes":
+		block := make([]byte, 64<<10)
+		for range pipesHeld {
+			var p [2]int
+			if unix.Pipe2(p[:], unix.O_NONBLOCK) != nil {
+				break
+			}
+			for {
+				if n, err := unix.Write(p[1], block); err != nil || n < len(block) {
+					break
+				}
+			}
+			unix.Close(p[1])
+		}
+	case "spin":
+		var used unix.Rusage
+		for used.Utime.Nano()+used.Stime.Nano() < int64(300*time.Millisecond) {
+			_ = unix.Getrusage(unix.RUSAGE_SELF, &used)
+		}
+	}
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+}
+
+// watched is the helper as init of new namespaces: it starts one more and reports what a scan says.
+func watched(kind string) {
+	proc, err := os.MkdirTemp("", "proc")
+	if err == nil {
+		err = unix.Mount("proc", proc, "proc", 0, "")
+	}
+	if err != nil {
+		fmt.Println("skip", err)
+		return
+	}
+	defer func() { unix.Unmount(proc, 0); os.Remove(proc) }()
+	exe, _ := os.Readlink("/proc/self/exe")
+	fd, err := unix.Open(proc, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		fmt.Println("skip", err)
+		return
+	}
+	s := &Scanner{Proc: fd, Sockets: true}
+	before, _ := s.Scan()
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), helperEnv+"=hold:"+kind)
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		fmt.Println("skip", err)
+		return
+	}
+	bufio.NewReader(out).ReadString('\n')
+	after, err := s.Scan()
+	if err != nil {
+		fmt.Println("skip", err)
+	}
+	low, err := s.Confirm()
+	fmt.Println("report", before.Processes, after.Processes, after.Bytes, low, int64(after.CPU), err)
+	in.Close()
+	cmd.Wait()
+}
+
+func TestScan(t *testing.T) {
+	for _, kind := range []string{"nothing", "anon", "memfd", "sysv", "sockets", "semaphores", "page-tables", "mappings", "pipes", "spin"} {
+		t.Run(kind, func(t *testing.T) {
+			cmd := helperCommand(t, "watched:"+kind)
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET,
+				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+			}
+			out, err := cmd.Output()
+			if err != nil {
+				t.Skipf("no user namespace: %v", err)
+			}
+			if why, ok := strings.CutPrefix(string(out), "skip "); ok {
+				t.Skip(why)
+			}
+			var before, after int
+			var high, low, cpu uint64
+			if _, err := fmt.Sscanf(string(out), "report %d %d %d %d %d", &before, &after, &high, &low, &cpu); err != nil {
+				t.Fatalf("%q: %v", out, err)
+			}
+			if before != 0 || after != 1 {
+				t.Errorf("%d, then %d processes", before, after)
+			}
+			const slack = 32 * mib
+			expect := uint64(0)
+			switch kind {
+			case "nothing", "spin":
+			case "sockets":
+				// With what goes along with the bytes.
+				if expect = greed; low > 2*greed {
+					t.Errorf("confirmed %d bytes", low)
+				}
+				low, high = min(low, greed), min(high, greed)
+			case "mappings":
+				expect = mappingsHeld * mappingBytes
+			case "pipes":
+				// Two pages each, or sixteen, as long as the user has few.
+				expect = pipesHeld * (pipeBytes + 8<<10)
+				low = min(low, expect+slack)
+			default:
+				expect = greed
+			}
+			if low < expect || low > expect+slack {
+				t.Errorf("confirmed %d bytes, want %d", low, expect)
+			}
+			// These are for Confirm to find.
+			if !slices.Contains([]string{"memfd", "mappings", "pipes"}, kind) && (high < expect || high > expect+slack) {
+				t.Errorf("scanned %d bytes, want %d", high, expect)
+			}
+			if kind == "spin" && (cpu < uint64(200*time.Millisecond) || cpu > uint64(10*time.Second)) {
+				t.Errorf("%v of CPU time", time.Duration(cpu))
+			}
+		})
+	}
+}
+
+// Confirm falls back on less when the kernel lacks this, so that it is there is worth a test.
+func TestRollup(t *testing.T) {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	s := &Scanner{Proc: fd}
+	s.prepare()
+	self := []byte(strconv.Itoa(os.Getpid()))
+	rollup := s.read(self, "/smaps_rollup")
+	if rollup == nil {
+		t.Skip("no smaps_rollup")
+	}
+	if kilobytes(rollup, "Pss_Anon:") == 0 {
+		t.Errorf("no Pss_Anon in %q", rollup)
+	}
+}
+
+func TestScanAllocates(t *testing.T) {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	s := &Scanner{Proc: fd}
+	sample, err := s.Scan()
+	if err != nil || sample.Processes == 0 || sample.Bytes == 0 {
+		t.Fatalf("%+v, %v", sample, err)
+	}
+	// One byte slice per opened path is what unix.Openat makes.
+	per := testing.AllocsPerRun(3, func() { sample, _ = s.Scan() }) / float64(max(sample.Processes, 1))
+	if per > 8 {
+		t.Errorf("%.1f allocations per process", per)
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unix.Close(fd)
+	s := &Scanner{Proc: fd}
+	n := 0
+	for b.Loop() {
+		t, _ := s.Scan()
+		n = t.Processes
+	}
+	b.ReportMetric(float64(n), "processes")
+}

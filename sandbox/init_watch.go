@@ -1,0 +1,192 @@
+package sandbox
+
+import (
+	"slices"
+	"time"
+
+	"gobox/namespaces"
+	"gobox/policy"
+	"gobox/rlimit"
+	"gobox/rlimit/cgroup"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchEvery is how often init looks at what its processes take, where no cgroup does that.
+const watchEvery = 100 * time.Millisecond
+
+// confirmEvery is how many looks there are for each exact one, which costs much more.
+const confirmEvery = 10
+
+// watched is a limit of init's as it travels.
+type watched int32
+
+const (
+	watchedMemory watched = iota + 1
+	watchedCPU
+)
+
+// reached are limits that the command has come up against and may live with, as bits of a message.
+type reached int32
+
+const (
+	reachedDisk   reached = 1 << iota // no room for data
+	reachedInodes                     // none for another file
+	reachedTmpfs                      // either, of a --tmpfs
+	reachedPids
+)
+
+// watch looks at the sandbox from time to time: at its scratch, and at its processes where no cgroup does that. The latter
+// bounds the damage, as the best that can be had, and the result says so.
+type watch struct {
+	next      time.Time // zero when there is nothing to watch
+	maxMemory uint64    // bytes; 0, as for those below, where it is not init that watches it
+	maxCPU    time.Duration
+	maxPids   uint64 // the command's RLIMIT_NPROC where it bounds the number of processes
+	scanner   cgroup.Scanner
+	scans     bool // the processes are looked at
+	blind     int  // looks in a row that failed
+	looks     int
+	reached   reached
+}
+
+// besides takes from the plan what the cgroup does not limit, and has that watched. A resource limit in front of the
+// cgroup's own would hide when that was reached, and counts memory that is asked for and not used.
+func (w *watch) besides(c confinement, p *policy.Plan) {
+	p.Rlimits = slices.DeleteFunc(slices.Clone(p.Rlimits), func(l rlimit.Limit) bool {
+		return l.Resource == unix.RLIMIT_DATA && c.memory || l.Resource == unix.RLIMIT_NPROC && c.pids
+	})
+	if !c.memory {
+		w.maxMemory = p.Limits.Memory
+	}
+	if !c.group {
+		w.maxCPU = p.Limits.CPUTime
+	}
+	for _, l := range p.Rlimits {
+		if l.Resource == unix.RLIMIT_NPROC && l.Soft != rlimit.Unlimited {
+			w.maxPids = l.Soft
+		}
+	}
+	if wallTest && len(p.Tree.Steps) == 0 {
+		// Its /proc is the host's, and all of the host would be counted as the command's.
+		w.maxMemory, w.maxCPU, w.maxPids = 0, 0, 0
+	}
+}
+
+// open starts to watch. The first look at processes is soon, since memory can be taken fast.
+func (w *watch) open(h *handover) error {
+	w.next = time.Now().Add(watchEvery)
+	if w.maxMemory > 0 || w.maxCPU > 0 || w.maxPids > 0 {
+		proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		w.scanner.Proc, w.scanner.Sockets, w.scans = proc, true, true
+		w.next = time.Now().Add(watchEvery / 10)
+	}
+	if err := w.addScratch("/"); err != nil {
+		return err
+	}
+	for i := range h.Plan.Tree.Steps {
+		if s := &h.Plan.Tree.Steps[i]; s.Op == namespaces.OpTmpfs {
+			if err := w.addScratch(s.Target); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *watch) addScratch(path string) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return err
+	}
+	if fs.Type != unix.TMPFS_MAGIC { // it is one wherever there is a tree of the plan's
+		unix.Close(fd)
+		return nil
+	}
+	w.scanner.Scratch = append(w.scanner.Scratch, fd)
+	return nil
+}
+
+// lookAtScratch notes when there is no room for data or for files.
+func (w *watch) lookAtScratch() {
+	for i, fd := range w.scanner.Scratch {
+		var fs unix.Statfs_t
+		if unix.Fstatfs(fd, &fs) != nil {
+			continue
+		}
+		full, crowded := fs.Blocks > 0 && fs.Bfree == 0, fs.Files > 0 && fs.Ffree == 0
+		switch {
+		case i > 0 && (full || crowded):
+			w.reached |= reachedTmpfs
+		case full:
+			w.reached |= reachedDisk
+		case crowded:
+			w.reached |= reachedInodes
+		}
+	}
+}
+
+// lookAtCrowd notes when one more process or thread would be too many for RLIMIT_NPROC.
+func (w *watch) lookAtCrowd(h *handover, s cgroup.Sample) {
+	n := s.Threads
+	if !h.Plan.Identity.Root {
+		// Init is the same user.
+		n += w.scanner.Own()
+	}
+	if w.maxPids > 0 && uint64(n) >= w.maxPids {
+		w.reached |= reachedPids
+	}
+}
+
+// last says what the command has come up against, once it has ended; failed, in that it went wrong.
+func (w *watch) last(h *handover, failed bool) reached {
+	w.lookAtScratch()
+	if failed && w.maxPids > 0 && w.reached&reachedPids == 0 {
+		// Those that it leaves behind may still be as many.
+		if s, err := w.scanner.Scan(); err == nil {
+			w.lookAtCrowd(h, s)
+		}
+	}
+	return w.reached
+}
+
+// look says which limit is passed, 0 for none.
+func (w *watch) look(h *handover) watched {
+	w.next = time.Now().Add(watchEvery)
+	w.lookAtScratch()
+	if !w.scans {
+		return 0
+	}
+	s, err := w.scanner.Scan()
+	if err != nil {
+		// A watch that cannot see for a second is none, and the run must not go on without.
+		if w.blind++; w.blind < int(time.Second/watchEvery) {
+			return 0
+		}
+		return watchedMemory
+	}
+	w.blind = 0
+	if w.maxCPU > 0 && s.CPU > w.maxCPU {
+		return watchedCPU
+	}
+	if s.Truncated && w.maxMemory > 0 {
+		return watchedMemory // of so many, nobody can say what they take
+	}
+	w.lookAtCrowd(h, s)
+	w.looks++
+	if w.maxMemory > 0 && (s.Bytes > w.maxMemory || w.looks%confirmEvery == 0) {
+		// Shared pages are counted more than once there, and memfds that are not mapped not at all; only the exact
+		// figure is a reason to kill.
+		if sure, err := w.scanner.Confirm(); err == nil && sure > w.maxMemory {
+			return watchedMemory
+		}
+	}
+	return 0
+}
