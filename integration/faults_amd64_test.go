@@ -202,9 +202,7 @@ func TestFaults(t *testing.T) {
 		}
 		b.NoSurvivors(t)
 		// Of those that the Go runtime ended.
-		if res := b.Run(t, harness.Run{Args: []string{"runs", "gc"}}); res.Code != 0 {
-			t.Errorf("clean up: %v", res)
-		}
+		cleaned(t, b)
 	})
 }
 

@@ -29,6 +29,8 @@ func killedAfter(t *testing.T, b *harness.Box, after time.Duration, run harness.
 // cleaned runs gc, which must have no problem.
 func cleaned(t *testing.T, b *harness.Box) harness.Result {
 	t.Helper()
+	sweeping.RLock()
+	defer sweeping.RUnlock()
 	res := b.Run(t, harness.Run{Args: []string{"runs", "gc", "--json"}})
 	if res.Code != 0 {
 		t.Errorf("gc: %v", res)

@@ -114,10 +114,7 @@ func TestScratchOnDiskOfTheKilled(t *testing.T) {
 			t.Errorf("after the kill: %q", got)
 		}
 		b.NoSurvivors(t)
-		res := b.Run(t, harness.Run{Args: []string{"runs", "gc"}})
-		if res.Code != 0 {
-			t.Error(res)
-		}
+		cleaned(t, b)
 		empty(t, disk)
 	})
 }
@@ -185,7 +182,11 @@ func TestScratchOnDiskWithoutRoom(t *testing.T) {
 		}
 		if strings.Contains(string(res.Stderr), "teardown: ") {
 			// The kernel was slow to free that file, and the folder was left to gc.
-			waitFor(t, "gc to clean up", func() bool { return b.Run(t, harness.Run{Args: []string{"runs", "gc"}}).Code == 0 })
+			waitFor(t, "gc to clean up", func() bool {
+				sweeping.RLock()
+				defer sweeping.RUnlock()
+				return b.Run(t, harness.Run{Args: []string{"runs", "gc"}}).Code == 0
+			})
 		}
 		empty(t, place)
 	})

@@ -100,14 +100,9 @@ func TestPublishedPortIsTaken(t *testing.T) {
 		}
 		// Another gobox that has the port and does not listen yet is somebody, too.
 		l.Close()
-		first := b.Start(t, harness.Run{Flags: flags, Argv: []string{b.Probe, "serve", "127.0.0.1:80", "1", "20s"}})
-		waitFor(t, "the first to have the port", func() bool {
-			l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
-			if err == nil {
-				l.Close()
-			}
-			return err != nil
-		})
+		first := b.Start(t, harness.Run{Flags: flags, Argv: []string{b.Probe, "sleep", "20s", b.Marker}})
+		// It has the port before it has the command. Who tries the port itself may be in its way.
+		waitFor(t, "the first to have the port", func() bool { return inside(b, "sleep 20s") == 1 })
 		if res = b.Run(t, harness.Run{Flags: flags, Argv: []string{"echo", "ran"}}); res.Code != 125 || len(res.Stdout) != 0 {
 			t.Errorf("%v", res)
 		}

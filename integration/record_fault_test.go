@@ -3,9 +3,12 @@ package integration
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"gobox/integration/harness"
 	"gobox/record"
@@ -131,6 +134,8 @@ func TestRecordTakenAway(t *testing.T) {
 // TestFewDescriptors: with too few the run is refused, or recorded like any other.
 func TestFewDescriptors(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		inFlight.RLock()
+		defer inFlight.RUnlock()
 		for n := 4; n <= 64; n += 4 {
 			state := audited(t, b, fmt.Sprintf("state-%d", n))
 			args := []string{"raw", "launch", fmt.Sprintf("nofile=%d", n), "--", b.Gobox, "run", "--audit", state, "--capture", "--rox", filepath.Dir(b.Probe), "--", b.Probe, "raw", "exit", "5"}
@@ -145,6 +150,55 @@ func TestFewDescriptors(t *testing.T) {
 				t.Errorf("%d descriptors: %v, results %v", n, res, found)
 			}
 		}
+	})
+}
+
+// inFlight keeps what has descriptors in flight from those that start gobox with few of its own.
+var inFlight sync.RWMutex
+
+// TestDescriptorsInFlight: what other processes of the user have in flight delays a run, and refuses it where that does not end.
+func TestDescriptorsInFlight(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		// Root's supervisor gives itself and init 512, and is bound by none.
+		limit, flying := 64, "100"
+		if b.UID == 0 {
+			flying = "600"
+		}
+		inFlight.Lock()
+		defer inFlight.Unlock()
+		start := func(d string) *exec.Cmd {
+			cmd := b.Command(t.Context(), harness.Run{Bin: b.Probe, Args: []string{"raw", "flying", flying, d}})
+			there := &watcher{want: "flying", seen: make(chan struct{})}
+			cmd.Stderr = there
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			there.wait(t)
+			return cmd
+		}
+		run := launched(b, []string{fmt.Sprintf("nofile=%d", limit)}, nil, "/bin/sh", "-c", "exit 5")
+		first := start("1s")
+		begin := time.Now()
+		if res := b.Run(t, run); res.Code != 5 || time.Since(begin) < 300*time.Millisecond {
+			t.Errorf("for a second: %v", res)
+		}
+		_ = first.Wait()
+		second := start("20s")
+		res, want := b.Run(t, run), 125
+		if b.UID == 0 {
+			// Of init only the listener of the filter is to be sent then, and the command runs already.
+			run, want = launched(b, []string{fmt.Sprintf("nofile=%d", limit)}, []string{"--workspace-mode", "ro"}, "/bin/sh", "-c", "exit 5"), 137
+			if res.Code != 125 {
+				t.Errorf("for good, with an overlay: %v", res)
+			}
+			res = b.Run(t, run)
+		}
+		if res.Code != want || !strings.Contains(string(res.Stderr), "too many references") || !strings.Contains(string(res.Stderr), "in flight") {
+			t.Errorf("for good: %v", res)
+		}
+		_ = second.Process.Kill()
+		_ = second.Wait()
+		b.NoSurvivors(t)
 	})
 }
 

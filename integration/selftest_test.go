@@ -170,6 +170,8 @@ func TestSelftestInAContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		tmp := filepath.Join(tmp, itoa(b.UID))
+		b.Mkdir(t, tmp)
 		for _, args := range [][]string{{"selftest"}, {"doctor"}} {
 			res := b.Run(t, harness.Run{Args: args, Env: []string{"TMPDIR=" + tmp, "MARK=" + b.Marker}, Timeout: 2 * time.Minute})
 			// Something may be untested, which is 3.

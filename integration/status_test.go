@@ -149,6 +149,8 @@ func launched(b *harness.Box, options []string, flags []string, argv ...string) 
 
 func TestStartedByACarelessParent(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		inFlight.RLock()
+		defer inFlight.RUnlock()
 		for name, options := range map[string][]string{
 			"ignored SIGCHLD":  {"ignore=SIGCHLD"},
 			"ignored signals":  {"ignore=SIGTERM", "ignore=SIGINT", "ignore=SIGPIPE", "ignore=SIGHUP", "ignore=SIGUSR1"},

@@ -65,6 +65,8 @@ func TestQuarantine(t *testing.T) {
 		if len(commands) != 1 {
 			t.Fatalf("init has the children %v", commands)
 		}
+		sweeping.Lock()
+		defer sweeping.Unlock()
 		hold(commands[0])
 		res, rec := endOf(t, cmd, file)
 		if res.Code != 124 || rec.Outcome != record.TimedOut || rec.WallMS > 10_000 {

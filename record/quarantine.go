@@ -98,7 +98,7 @@ const destroyLimit = 2 * time.Second
 // Destroy kills what is left of q and removes it, as gc does by default. The error says what is still there.
 func Destroy(q Quarantined) error {
 	var left []error
-	if q.BootID == "" || q.BootID == bootID() { // else a restart has ended all processes
+	if now := bootID(); q.BootID == "" || now == "" || q.BootID == now { // else a restart has ended all processes
 		for _, p := range q.Processes {
 			left = append(left, killProcess(p))
 		}
@@ -128,17 +128,35 @@ func killProcess(p Process) error {
 	}
 	defer unix.Close(fd)
 	// With the descriptor open the id cannot pass on to another process unseen.
-	if startTime(strconv.Itoa(p.PID)) != p.Start {
+	switch startTime(strconv.Itoa(p.PID)) {
+	case p.Start:
+	case 0:
+		// Not known, which is not the same as gone: unless it ends just now.
+		if !ends(fd, 0) {
+			return fmt.Errorf("read the start of process %d, to tell whether it is still the same", p.PID)
+		}
+		return nil
+	default:
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("kill process %d: %w", p.PID, err)
 	}
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	if n, err := unix.Poll(poll, int(destroyLimit.Milliseconds())); err != nil || n == 0 {
+	if !ends(fd, destroyLimit) {
 		return fmt.Errorf("process %d does not end", p.PID)
 	}
 	return nil
+}
+
+// ends says whether the process of the pidfd has ended, or does within limit (pidfd_open(2)).
+func ends(fd int, limit time.Duration) bool {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for until := time.Now().Add(limit); ; {
+		n, err := unix.Poll(poll, max(0, int(time.Until(until).Milliseconds())))
+		if err != unix.EINTR {
+			return err == nil && n > 0
+		}
+	}
 }
 
 // removeCgroup kills the members of a cgroup and removes it.

@@ -64,6 +64,9 @@ func (r *run) explain(f *failure) *policy.Error {
 	if e.Step == "" {
 		e.Step = fmt.Sprintf("stage %d", int(f.stage))
 	}
+	if f.errno == unix.ETOOMANYREFS {
+		e.Hint = crowdedHint
+	}
 	if e.Hint == "" && f.stage != stageExec && f.stage != stageRuleset {
 		switch f.errno {
 		case unix.EPERM, unix.EACCES, unix.ENOSYS:
@@ -173,6 +176,9 @@ func explainExec(e *policy.Error, p *policy.Plan, errno unix.Errno) {
 		}
 	}
 }
+
+// crowdedHint is for ETOOMANYREFS (unix(7)).
+const crowdedHint = "the user's processes have more descriptors in flight over sockets than gobox may open: end those, or ulimit -n 65536"
 
 // explainDeath speaks of an init that went away before it said why.
 func explainDeath(st unix.WaitStatus) *policy.Error {

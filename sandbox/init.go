@@ -85,7 +85,9 @@ func initMain(sock int) int {
 	}
 	s.published.open(h.Plan.Network.Publish)
 	hi, lo := split(monotonic())
-	if err := send(sock, message{kind: msgStarted, a: hi, b: lo}, listener...); err != nil {
+	if err := send(sock, message{kind: msgStarted, a: hi, b: lo}, listener...); err == unix.ETOOMANYREFS {
+		return exitCrowded
+	} else if err != nil {
 		return 1
 	}
 	closeAll(files)
@@ -93,6 +95,9 @@ func initMain(sock int) int {
 	s.serve()
 	return 0
 }
+
+// exitCrowded is init's exit status when the command runs, and the descriptor of its filter's listener cannot be passed on.
+const exitCrowded = 4
 
 // offerToTheOOMKiller has a host that is out of memory end this sandbox before anything else of its own: what a command
 // takes without being counted, or beyond what the host has, costs nobody but the command (proc_pid_oom_score_adj(5)). The

@@ -102,7 +102,7 @@ func sendWith(fd, flags int, m message, files ...int) error {
 	}
 	for try := 0; ; try++ {
 		err := unix.Sendmsg(fd, m.encode(), oob, nil, unix.MSG_NOSIGNAL|flags)
-		if err == nil || !patient(err, try) {
+		if err == nil || !patient(err, try) && (flags&unix.MSG_DONTWAIT != 0 || !crowded(err, try)) {
 			return err
 		}
 	}
@@ -117,11 +117,37 @@ func patient(err error, try int) bool {
 	case unix.EAGAIN, unix.EPIPE, unix.ECONNRESET, unix.ENOTCONN, unix.EBADF:
 		return false
 	}
-	const tries = 4
-	if try < tries {
-		time.Sleep(time.Millisecond << (2 * try))
+	if try < shortTries {
+		pause(time.Millisecond << (2 * try))
 	}
-	return try < tries
+	return try < shortTries
+}
+
+// shortTries are 85 ms.
+const shortTries = 4
+
+// crowdPause and crowdTries are how long a user's other processes may have too many descriptors in flight: 5 s.
+const (
+	crowdPause = 25 * time.Millisecond
+	crowdTries = 200
+)
+
+// crowded says whether to try to send descriptors again. How many are in flight is counted over all processes of a user, and
+// compared with the sender's own RLIMIT_NOFILE (unix(7), ETOOMANYREFS), so that what others do decides. They are
+// through in moments, unless one means to be in the way.
+func crowded(err error, try int) bool {
+	if err != unix.ETOOMANYREFS || try >= shortTries+crowdTries {
+		return false
+	}
+	pause(crowdPause)
+	return true
+}
+
+// pause is not time.Sleep: the first timer of a Go program opens its poller, and the runtime ends the program when there is no
+// descriptor for it.
+func pause(d time.Duration) {
+	ts := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&ts, nil)
 }
 
 // receive reads one message; the caller owns the files, which are close-on-exec.

@@ -63,7 +63,7 @@ type Result struct {
 	Teardown    time.Duration // from then until nothing was left
 	OverScratch ScratchLimit  // with Disk: the layer of --scratch was too much, and gobox ended the run
 	Survived    bool          // the kernel had not destroyed the sandbox within its time
-	Lost        bool          // init ended before it could tell how the command did, and nobody here had ended it
+	Lost        *policy.Error // why nobody knows how the command did, though nothing here had ended it; else nil
 
 	// Denials are the connections that the network's policy refused, and the system calls that the filter
 	// refused, by name and deciding argument, but for those that programs probe the kernel with. Of more than a few hundred different ones the rest is only in
@@ -314,7 +314,7 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 	if s.InNetwork() != spec.Plan.Network.Namespace.Host {
 		return Result{}, &policy.Error{Step: "start", Object: "network", Err: errNetworks, Hint: "LaunchInNetwork is for plans with the host's network, Launch for all others"}
 	}
-	raiseDescriptors()
+	s.raiseDescriptors()
 	if err := checkNetwork(&spec.Plan.Network); err != nil {
 		return Result{}, err
 	}
@@ -414,12 +414,18 @@ func watchContext(ctx context.Context) (fd int, stop func(), err error) {
 	}, nil
 }
 
-// raiseDescriptors makes sure that root, who may, has room for a descriptor per mount made outside.
-func raiseDescriptors() {
+// raiseDescriptors makes sure that root, who may, has room for a descriptor per mount made outside, and init for as many. The
+// command has a limit of its own.
+func (s *Sandbox) raiseDescriptors() {
 	const need = 512
 	var l unix.Rlimit
-	if os.Geteuid() == 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur < need {
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: need, Max: max(l.Max, need)})
+	if os.Geteuid() != 0 || unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || l.Cur >= need {
+		return
+	}
+	l = unix.Rlimit{Cur: need, Max: max(l.Max, need)}
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
+	if <-s.launched; s.err == nil {
+		_ = unix.Prlimit(s.pid, unix.RLIMIT_NOFILE, &l, nil)
 	}
 }
 
@@ -472,7 +478,11 @@ func (s *Sandbox) handOver(spec *Spec, st *streams, layer *scratch) (_ *os.File,
 		return nil, "", &policy.Error{Step: "plan", Err: fmt.Errorf("more than %d mounts", maxFiles-4)}
 	}
 	if err := send(s.sock, message{kind: msgPlan}, files...); err != nil {
-		return nil, "", &policy.Error{Step: "start", Object: "init", Err: err}
+		e := &policy.Error{Step: "start", Object: "init", Err: err}
+		if err == unix.ETOOMANYREFS {
+			e.Hint = crowdedHint
+		}
+		return nil, "", e
 	}
 	return plan, noLayer, nil
 }

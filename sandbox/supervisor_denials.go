@@ -89,8 +89,7 @@ func (d *denials) serve(l *seccomp.Listener) {
 		}
 		if ok && d.add(r) > floodAfter {
 			// Not time.Sleep, whose timers are a millisecond late here and there.
-			ts := unix.NsecToTimespec(floodDelay.Nanoseconds())
-			_ = unix.Nanosleep(&ts, nil)
+			pause(floodDelay)
 		}
 	}
 }

@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"gobox/policy"
 	"gobox/record"
 	"gobox/rlimit"
 
@@ -32,6 +34,9 @@ func (r *run) result(initStatus unix.WaitStatus, survived bool) (Result, error) 
 		if r.outcome == Cancelled {
 			return Result{Outcome: Cancelled, Signal: r.cancel}, nil
 		}
+		if r.deaf != nil {
+			return Result{}, &policy.Error{Step: "start", Object: "init", Err: fmt.Errorf("hear of it: %w", r.deaf)}
+		}
 		return Result{}, explainDeath(initStatus)
 	}
 	res := Result{
@@ -41,7 +46,7 @@ func (r *run) result(initStatus unix.WaitStatus, survived bool) (Result, error) 
 	if overScratch != 0 && r.outcome == "" {
 		r.outcome, res.Outcome, res.OverScratch = Disk, Disk, overScratch
 	}
-	r.judge(&res)
+	r.judge(&res, initStatus)
 	r.spec.observe(record.Event{Kind: record.Ended, Outcome: record.Outcome(res.Outcome)})
 	if survived {
 		res.Survivors = append(res.Survivors, fmt.Sprintf("pid %d", r.sandbox.pid))
@@ -146,7 +151,7 @@ func (r *run) drain(res *Result) {
 }
 
 // judge says how the command ended, unless the supervisor has ended it and knows.
-func (r *run) judge(res *Result) {
+func (r *run) judge(res *Result, initStatus unix.WaitStatus) {
 	switch {
 	case r.outcome == Cancelled:
 		res.Signal = r.cancel
@@ -159,7 +164,7 @@ func (r *run) judge(res *Result) {
 		if l := r.plan.Limits.Timeout; l > 0 && res.Wall >= l {
 			res.Outcome = TimedOut
 		} else {
-			res.Outcome, res.Signal, res.Lost = Signaled, unix.SIGKILL, true
+			res.Outcome, res.Signal, res.Lost = Signaled, unix.SIGKILL, r.lost(initStatus)
 		}
 	case r.status.Signaled():
 		res.Outcome, res.Signal = Signaled, r.status.Signal()
@@ -180,6 +185,24 @@ func (r *run) judge(res *Result) {
 	if res.Outcome == Exited && res.ExitCode != 0 || res.Outcome == Signaled && isCrash(res.Signal) {
 		r.blame(res)
 	}
+}
+
+// lost says how it came that nobody knows how the command did.
+func (r *run) lost(initStatus unix.WaitStatus) *policy.Error {
+	e := &policy.Error{Step: "init"}
+	switch {
+	case r.deaf != nil:
+		e.Err = fmt.Errorf("its word of how the command did could not be heard: %w", r.deaf)
+	case initStatus.Exited() && initStatus.ExitStatus() == exitCrowded:
+		e.Err = fmt.Errorf("it could not tell of the command: %w", unix.ETOOMANYREFS)
+		e.Hint = crowdedHint
+	case initStatus.Exited():
+		e.Err = fmt.Errorf("it ended with status %d before it could tell how the command did", initStatus.ExitStatus())
+	default:
+		e.Err = errors.New("it was ended from outside before it could tell how the command did")
+		e.Hint = "the kernel's log says whether this host has run out of memory"
+	}
+	return e
 }
 
 // isCrash tells the signals by which programs end that were refused something: a page of a full tmpfs (SIGBUS), a

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -39,6 +40,7 @@ type run struct {
 	doors     *doors   // nil without published ports
 	denials   *denials // of the filter; nil when it reports none
 	silent    bool     // init will say no more
+	deaf      error    // why not, when it was this process that could not take in its word
 	killed    bool
 
 	next time.Time // when something is due: what, says due
@@ -174,8 +176,11 @@ func (r *run) at(d time.Duration, do func()) {
 func (r *run) onMessage() {
 	m, files, err := receive(r.sandbox.sock, r.messageRoom())
 	if err != nil {
-		// Init is gone or going.
+		// Init is gone or going, or has to.
 		r.silent = true
+		if !errors.Is(err, errClosed) && !errors.Is(err, unix.ECONNRESET) {
+			r.deaf = err
+		}
 		r.kill()
 		return
 	}

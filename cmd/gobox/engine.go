@@ -112,8 +112,8 @@ func explainEnd(say messages, plan *policy.Plan, result sandbox.Result) {
 	if crashed(result) && l.Memory > 0 {
 		say.hint("if it ran out of memory, --memory SIZE gives it more than " + policy.Size(l.Memory))
 	}
-	if result.Lost {
-		tell("init: it was ended from outside before it could tell how the command did; everything in the sandbox is killed", "the kernel's log says whether this host has run out of memory")
+	if result.Lost != nil {
+		tell(result.Lost.Error()+"; everything in the sandbox is killed", result.Lost.Hint)
 	}
 	if result.Survived {
 		isProcess := func(what string) bool { return strings.HasPrefix(what, "pid ") }

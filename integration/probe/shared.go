@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -163,4 +164,28 @@ func dirtyPipe(a []string) (int64, string, error) {
 	}
 	n, err := unix.Write(p[1], []byte("DIRTY"))
 	return int64(n), "", err
+}
+
+// flying N D: N descriptors in flight over sockets that nobody reads (unix(7)), for a time. It says so on stderr.
+func flying(n int, d string) int {
+	limit, err := time.ParseDuration(d)
+	if err != nil {
+		return 2
+	}
+	for n > 0 {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		some := make([]int, min(n, 200))
+		n -= len(some)
+		if err := unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(some...), nil, 0); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	fmt.Fprintln(os.Stderr, "flying")
+	time.Sleep(limit)
+	return 0
 }

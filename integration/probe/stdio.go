@@ -56,6 +56,8 @@ func raw(name string, a []string) int {
 		select {}
 	case "launch":
 		return launch(a)
+	case "flying":
+		return flying(int(number(a[0])), a[1])
 	case "eat":
 		return eat(a)
 	case "eat-together":

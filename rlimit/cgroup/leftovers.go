@@ -15,8 +15,8 @@ type Leftover struct {
 	PID       int    // of its gobox
 	Paths     []string
 	Processes []int // in it
-	// Foreign groups were made in another pid namespace, such as a container's, so whether their gobox lives
-	// cannot be known; [Leftover.Remove] refuses them.
+	// Foreign groups were made in another pid namespace, such as a container's, or by a process that cannot be read about, so
+	// whether their gobox lives cannot be known; [Leftover.Remove] refuses them.
 	Foreign bool
 
 	version int
@@ -84,7 +84,7 @@ func Leftovers(s Support) ([]Leftover, error) {
 // Remove kills what is in the leftover and removes it within timeout.
 func (l Leftover) Remove(timeout time.Duration) error {
 	if l.Foreign {
-		return fmt.Errorf("remove cgroup %s: made in another pid namespace, where its gobox may still run", l.Name)
+		return fmt.Errorf("remove cgroup %s: its gobox, of another pid namespace or not to be read about, may still run", l.Name)
 	}
 	return removeAll(l.Paths, timeout, func() {
 		if l.version == 1 {

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -94,14 +95,15 @@ func checkID(id string) error {
 	return nil
 }
 
-// life says whether o still runs. Nothing is known of a process of another pid namespace.
+// life says whether o still runs. Nothing is known of a process of another pid namespace, nor of one that cannot be read about:
+// who takes that for an end kills a run that is under way.
 func (o owner) life(me owner) (alive, known bool) {
 	if o.ns != me.ns {
 		return false, false
 	}
 	start, err := startTime(fmt.Sprintf("/proc/%d/stat", o.pid))
 	if err != nil {
-		return false, true
+		return false, errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)
 	}
 	return start == o.start, true
 }
