@@ -1,16 +1,18 @@
 // Command testsum runs every test of the module and closes with one line of counts. Started by root it
 // runs the unit tests a second time as an ordinary user; the integration tests switch users themselves.
-// It fails when a test or a build fails and when no test ran.
+// It fails when a test or a build fails and when no test ran. A few tests that failed are tried once more, see tryAgain.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -44,10 +46,13 @@ func run() int {
 
 	sum := &summary{verbose: *verbose, out: os.Stdout}
 	if os.Geteuid() != 0 {
-		sum.pass("", append(args, packages...))
+		sum.pass("", args, packages...)
+		if *pattern == "" {
+			sum.tryAgain(sum.alone)
+		}
 		return sum.close()
 	}
-	sum.pass("root", append(args, packages...))
+	sum.pass("root", args, packages...)
 	units, err := unitPackages(packages)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "testsum: error: list packages: %v\n", err)
@@ -66,7 +71,10 @@ func run() int {
 			return sum.close()
 		}
 		args = append(args, "-exec", self+" "+asUser)
-		sum.pass(fmt.Sprintf("uid %d", ordinaryUID), append(args, units...))
+		sum.pass(fmt.Sprintf("uid %d", ordinaryUID), args, units...)
+	}
+	if *pattern == "" {
+		sum.tryAgain(sum.alone)
 	}
 	return sum.close()
 }
@@ -102,13 +110,28 @@ type summary struct {
 	passed, failed, skipped int
 	failures                []string // named once more at the end
 	broken                  bool     // a pass ended badly without a test to blame
+
+	passes   []pass
+	tops     []failure
+	unsteady []string // failed, and passed by themselves
 }
 
 // pass runs go test once. Test names are counted with their subtests, as go test -v prints them.
-func (s *summary) pass(who string, args []string) {
+func (s *summary) pass(who string, args []string, packages ...string) {
+	s.passes = append(s.passes, pass{who, slices.Clone(args)})
 	if who != "" {
 		fmt.Fprintf(s.out, "# as %s\n", who)
 	}
+	s.goTest(append(slices.Clone(args), packages...))
+}
+
+// alone runs what has failed in p once more.
+func (s *summary) alone(p pass, packages ...string) {
+	fmt.Fprintf(s.out, "# again, alone, as %s: %s\n", cmp.Or(p.who, "this user"), p.args[len(p.args)-1])
+	s.goTest(append(slices.Clone(p.args), packages...))
+}
+
+func (s *summary) goTest(args []string) {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -175,6 +198,7 @@ func (s *summary) testDone(e event, output []string) {
 	case "fail":
 		s.failed++
 		s.failures = append(s.failures, e.Package+" "+e.Test)
+		s.note(e)
 		s.show(output)
 	case "skip":
 		s.skipped++
@@ -191,9 +215,19 @@ func (s *summary) packageDone(e event, output []string) {
 	case "skip":
 		// A package without test files.
 	case "fail":
-		s.broken = true
+		// A panic or the end of the time names no test that failed, or leaves others without a word.
+		if !slices.ContainsFunc(s.tops, func(f failure) bool { return f.pkg == e.Package }) || cutShort(output) {
+			s.broken = true
+		}
 		s.show(output)
 	}
+}
+
+// cutShort tells a package whose tests did not all run.
+func cutShort(output []string) bool {
+	return slices.ContainsFunc(output, func(l string) bool {
+		return strings.HasPrefix(l, "panic: ") || strings.HasPrefix(l, "fatal error: ") || strings.HasPrefix(l, "exit status 2")
+	})
 }
 
 // show prints the output of a failure, without the lines that say when a test was started and paused.
@@ -223,6 +257,9 @@ func reason(output []string) string {
 
 func (s *summary) close() int {
 	status := 0
+	for _, u := range s.unsteady {
+		fmt.Fprintln(s.out, "unsteady: it failed beside the others and passed alone:", u)
+	}
 	switch {
 	case s.failed > 0 || s.broken:
 		for _, f := range s.failures {
