@@ -84,6 +84,16 @@ func TestWorkspaceAtRoot(t *testing.T) {
 		if res := b.Run(t, harness.Run{Dir: "/", Flags: []string{"--workspace-mode", "none"}, Argv: []string{"/bin/echo", "ran"}}); string(res.Stdout) != "ran\n" || res.Code != 0 {
 			t.Errorf("without a workspace: %v", res)
 		}
+		file := b.File(t, filepath.Join(b.Dir, "root.yaml"), "version: 1\nworkspace:\n  path: /\n  mode: overlay\n")
+		refused("a policy file", b.Run(t, harness.Run{Dir: "/", Flags: []string{"--policy", file}, Argv: []string{"/bin/echo", "ran"}}))
+		// What the hint names works from there.
+		seen := b.File(t, filepath.Join(b.Work, "sub/seen"), "seen\n")
+		more := filepath.Dir(seen)
+		for _, flags := range [][]string{{"--workspace", more}, {"--workspace-mode", "none", "--ro", more}, {"--workspace-mode", "none", "--rox", seen}, {"--workspace-mode", "none", "--rw", more}} {
+			if res := b.Run(t, harness.Run{Dir: "/", Flags: flags, Argv: []string{"/bin/cat", seen}}); res.Code != 0 || string(res.Stdout) != "seen\n" {
+				t.Errorf("%q: %v", flags, res)
+			}
+		}
 		for _, kind := range []string{"overlay", "tmpfs"} {
 			for _, flags := range [][]string{nil, {"--workspace", "/"}} {
 				refused("in a container of "+kind, inContainer(t, b, kind, "/", append(append([]string{"run"}, flags...), "--", "/bin/echo", "ran")...))

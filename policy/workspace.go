@@ -67,14 +67,14 @@ func (b *builder) addWorkspace() error {
 }
 
 // refuseRoot refuses / in every mode. With it homes, /etc and the sockets below /run would be granted without a word about
-// them; and nobody can have it as a layer without the /proc, /dev and /sys that are mounted there. In a container it is
-// often current by accident.
+// them; and it could be no layer: an ordinary user cannot have it without the /proc, /dev and /sys that are mounted there, nor put
+// anything into it with gobox apply, and root's command would own all that is root's. In a container it is often current by accident.
 func (b *builder) refuseRoot(want Workspace) error {
 	refusal := &Error{Step: "workspace", Object: "/", Err: errors.New("the current directory is the root of the whole system, and that is no workspace")}
 	if want.Explicit {
 		refusal.Err = errors.New("the root of the whole system, with its homes, /etc and the sockets in /run, is no workspace in any mode")
 	}
-	refusal.Hint = "--workspace DIR names the folder to work on, --ro P, --rox P and --rw P what else is needed of the system; --workspace-mode none runs without; --rootfs DIR runs in another root"
+	refusal.Hint = "--workspace DIR names the folder to work on, --workspace-mode none runs without one; with either, --ro P, --rox P and --rw P grant what else is needed, and --rootfs DIR brings another system"
 	return refusal
 }
 
