@@ -70,7 +70,6 @@ func combine(r Request, ceiling *Document) (Combined, error) {
 	if !c.stated["limits.fsize"] {
 		p.Fsize = p.Disk
 	}
-	c.guardFiles()
 	if ceiling != nil {
 		if err := c.checkCeiling(ceiling); err != nil {
 			return Combined{}, err
@@ -116,6 +115,8 @@ func (c *combination) addNamed() error {
 		c.add(d)
 		if d.real != "" {
 			c.files = append(c.files, d.real)
+			// By the name that it was found by: the command must not change where a link on the way leads either.
+			c.out.Policy.Keep = append(c.out.Policy.Keep, Kept{"--policy", d.File})
 		}
 		c.out.Policy.Name = d.Name
 	}
@@ -279,10 +280,11 @@ func (c *combination) addFlags() error {
 	base.DenySyscall = append(slices.Clip(base.DenySyscall), p.DenySyscall...)
 	base.Require = append(slices.Clip(base.Require), p.Require...)
 	base.Labels = append(slices.Clip(base.Labels), p.Labels...)
+	base.Keep = append(slices.Clip(base.Keep), p.Keep...)
 
 	base.Scratch = p.Scratch
 	base.Argv, base.TTY, base.Rootfs, base.Tmpfs, base.Address, base.AllowMissing = p.Argv, p.TTY, p.Rootfs, p.Tmpfs, p.Address, p.AllowMissing
-	base.Publish, base.Credentials = p.Publish, p.Credentials
+	base.Publish, base.Credentials, base.Secrets = p.Publish, p.Credentials, p.Secrets
 	c.out.Policy = base
 	return nil
 }
@@ -350,32 +352,6 @@ func (c *combination) tilde(path string) string {
 	return path
 }
 
-// guardFiles keeps the named policy's files as they are where the command could change them, and with them what
-// the next run is held to.
-func (c *combination) guardFiles() {
-	p := &c.out.Policy
-	for _, file := range c.files {
-		var open bool
-		if p.Workspace.Mode == ModeReadWrite {
-			if found, err := resolvePath(c.Host.FS, c.Host.Dir, c.workspace()); err == nil {
-				open = within(found.Path, file)
-			}
-		}
-		for _, g := range p.Grants {
-			if found, err := resolvePath(c.Host.FS, c.Host.Dir, g.Source); err == nil && g.Write && g.Dest == "" {
-				open = open || within(found.Path, file)
-			}
-		}
-		same := func(path string) bool {
-			found, err := resolvePath(c.Host.FS, c.Host.Dir, path)
-			return err == nil && within(found.Path, file)
-		}
-		if open && !slices.ContainsFunc(p.Deny, same) && !slices.ContainsFunc(p.Grants, func(g Grant) bool { return !g.Write && g.Dest == "" && same(g.Source) }) {
-			p.Grants = append(slices.Clip(p.Grants), Grant{Flag: "--ro", Source: file})
-		}
-	}
-}
-
 // checkCeiling refuses what exceeds the ceiling, whoever asked for it.
 func (c *combination) checkCeiling(ceiling *Document) error {
 	p := &c.out.Policy
@@ -418,7 +394,11 @@ func grantsBeyond(p, bound *Policy, name string) string {
 
 // readBeyond, executeBeyond and writeBeyond name a grant outside of the ceiling's. Whatever is granted can be read.
 func readBeyond(p, ceiling *Policy, h Host) string {
-	return beyond(p, ceiling, h, func(Grant) bool { return true })
+	all := func(Grant) bool { return true }
+	if p.Rootfs != "" && !inGrants(p.Rootfs, ceiling, h, all) {
+		return p.Rootfs + " is not below what may be granted"
+	}
+	return beyond(p, ceiling, h, all)
 }
 
 func executeBeyond(p, ceiling *Policy, h Host) string {

@@ -298,6 +298,7 @@ func TestCeiling(t *testing.T) {
 		{"filesystem: {read: []}", "filesystem.read", setFlags{"rw": grant(dir+"/open", true, false)}, nil},
 		{"filesystem: {write: []}", "filesystem.write", setFlags{"rw": grant(dir+"/open", true, false)}, setFlags{"ro": grant(dir+"/open", false, false)}},
 		{"filesystem: {execute: []}", "filesystem.execute", setFlags{"rox": grant(dir+"/open", false, true)}, setFlags{"rw": grant(dir+"/open", true, false)}},
+		{"filesystem: {read: [" + dir + "/open]}", "filesystem.read", setFlags{"rootfs": func(p *Policy) { p.Rootfs = dir + "/closed" }}, setFlags{"rootfs": func(p *Policy) { p.Rootfs = dir + "/open/below" }}},
 		{"filesystem: {execute: []}", "filesystem.execute", setFlags{"rootfs": func(p *Policy) { p.Rootfs = dir + "/open" }}, nil},
 		{"environment: {pass: [LANG]}", "environment.pass", setFlags{"env-pass": func(p *Policy) { p.EnvPass = []string{"TOKEN"} }}, setFlags{"env-pass": func(p *Policy) { p.EnvPass = []string{"LANG"} }}},
 		{"limits: {net_rate: 2}", "limits.net_rate", setFlags{"net-rate": func(p *Policy) { p.NetLimits.Rate = 3 }}, nil},
@@ -364,32 +365,5 @@ func TestCeilingHolds(t *testing.T) {
 	less := setFlags{"memory": func(p *Policy) { p.Memory = gib }}
 	if p := combined(t, request(t, dir, "build", less), ceiling()); p.Pids != 1024 {
 		t.Errorf("build with less memory: %+v", p)
-	}
-}
-
-// The command must not write what the next run is held to.
-func TestNamedFileStaysAsItIs(t *testing.T) {
-	dir := write(t, map[string]string{"base.yaml": "version: 1\nworkspace: {mode: rw}\n", "p.yaml": "version: 1\nextends: base.yaml\n"})
-	count := func(p Policy) (n int) {
-		for _, g := range p.Grants {
-			if strings.HasSuffix(g.Source, ".yaml") && !g.Write && !g.Exec {
-				n++
-			}
-		}
-		return n
-	}
-	if n := count(combined(t, request(t, dir, dir+"/p.yaml", nil), nil)); n != 2 {
-		t.Errorf("%d of 2 files are protected in a writable workspace", n)
-	}
-	ro := setFlags{"workspace-mode": func(p *Policy) { p.Workspace.Mode = ModeReadOnly }}
-	if n := count(combined(t, request(t, dir, dir+"/p.yaml", ro), nil)); n != 0 {
-		t.Errorf("%d files are granted without need", n)
-	}
-	none := setFlags{
-		"workspace-mode": func(p *Policy) { p.Workspace.Mode = ModeNone },
-		"rw":             func(p *Policy) { p.Grants = []Grant{{Flag: "--rw", Source: dir, Write: true}} },
-	}
-	if n := count(combined(t, request(t, dir, dir+"/p.yaml", none), nil)); n != 2 {
-		t.Errorf("%d of 2 files are protected in a writable grant", n)
 	}
 }

@@ -101,6 +101,7 @@ type way struct {
 	step   string // of the refusal
 	object string // flag and path as given
 	flag   string
+	before string // what stands before the path in the flag's value
 	found  realPath
 	// fixes is true for what the caller wants to stay as it is: read-only or hidden.
 	fixes bool
@@ -128,7 +129,7 @@ func (b *builder) checkWays() error {
 					continue
 				}
 				return &Error{Step: w.step, Object: w.object, Err: errors.New(cause),
-					Hint: "if that is what you mean, name it: " + w.flag + " " + w.found.Path}
+					Hint: "if that is what you mean, name it: " + w.flag + " " + w.before + w.found.Path}
 			}
 		}
 	}

@@ -83,6 +83,8 @@ type Policy struct {
 	DenySyscall  []string
 	SeccompFile  string
 
+	Keep []Kept // files that say what the run is held to
+
 	AllowMissing []Layer
 	Require      []Layer
 

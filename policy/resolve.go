@@ -30,6 +30,7 @@ func Resolve(p Policy, h Host) (*Plan, error) {
 		(*builder).addSubmounts,
 		(*builder).addOutput,
 		(*builder).settleScratch,
+		(*builder).settleSecrets,
 		(*builder).checkWays,
 		(*builder).addCommand,
 		(*builder).decideIdentity,

@@ -10,8 +10,10 @@ import (
 // are the same plan, whatever the values: a token that was renewed is no other request.
 type Secret struct {
 	Name   string
-	Source string // file:PATH, env:VARIABLE or fd:NUMBER
+	Source string // file:PATH, env:VARIABLE or fd:NUMBER; in a plan PATH is free of symbolic links
 }
+
+const secretFile = "file:"
 
 // SecretText stands for the value of a secret wherever a plan is shown.
 const SecretText = "[secret]"
@@ -40,6 +42,42 @@ func ParseSecret(text string) (Secret, error) {
 		return Secret{}, &Error{Step: "secret", Object: name, Err: errors.New(cause), Hint: SecretHint}
 	}
 	return Secret{name, source}, nil
+}
+
+// NamesDescriptor tells whether a path is that of an open file of gobox's own, as a shell's /dev/fd/63 is.
+func NamesDescriptor(path string) bool {
+	for _, begin := range [...]string{"/dev/fd/", "/dev/stdin", "/proc/self/fd/"} {
+		if strings.HasPrefix(path, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// settleSecrets finds the files of secrets, so that no name that an earlier run may have bent decides what of the host's the
+// command gets to read.
+func (b *builder) settleSecrets() error {
+	b.policy.Secrets = slices.Clone(b.policy.Secrets)
+	for i := range b.policy.Secrets {
+		s := &b.policy.Secrets[i]
+		file, ok := strings.CutPrefix(s.Source, secretFile)
+		if !ok || NamesDescriptor(file) {
+			continue
+		}
+		found, err := resolvePath(b.host.FS, b.host.Dir, file)
+		if err != nil {
+			return &Error{Step: "secret", Object: s.Name, Err: err, Hint: SecretHint}
+		}
+		for j := range b.claims {
+			c := &b.claims[j]
+			if c.bound() && within(c.step.Source, found.Path) && !found.Info.isRegular() {
+				return &Error{Step: "secret", Object: s.Name, Err: errors.New(found.Path + " is no regular file, and an earlier run may have put it there"), Hint: SecretHint}
+			}
+		}
+		b.ways = append(b.ways, way{step: "secret", object: s.Name, flag: "--secret", before: s.Name + "=" + secretFile, found: found})
+		s.Source = secretFile + found.Path
+	}
+	return nil
 }
 
 // setSecrets takes over names and sources. A name that has a value already would have two.

@@ -45,6 +45,9 @@ func (b *builder) buildTree() error {
 	if err := b.allowPaths(); err != nil {
 		return err
 	}
+	if err := b.keepFiles(); err != nil {
+		return err
+	}
 	if err := b.protectFiles(); err != nil {
 		return err
 	}

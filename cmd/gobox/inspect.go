@@ -71,6 +71,9 @@ func (f *inspectFlags) parse(p *policy.Policy, argv []string) error {
 	case f.expect != "" && f.expect != anyJSON && f.expect[0] == '-':
 		return refuse("--expect-json", "the value is no file: none begins with a dash", "a path that begins with a dash is written ./-NAME")
 	}
+	if f.expect != "" && f.expect != anyJSON {
+		p.Keep = append(p.Keep, policy.Kept{Flag: "--expect-json", Path: f.expect})
+	}
 	for _, text := range f.secrets {
 		s, err := policy.ParseSecret(text)
 		if err != nil {
@@ -209,7 +212,6 @@ func (in *inspection) readSecrets(list []policy.Secret, credentials []egress.Cre
 func readSecret(source string, given []int) ([]byte, error) {
 	kind, from, _ := strings.Cut(source, ":")
 	var v []byte
-	var err error
 	switch kind {
 	case "env":
 		text, ok := os.LookupEnv(from)
@@ -224,18 +226,33 @@ func readSecret(source string, given []int) ([]byte, error) {
 		}
 		f := os.NewFile(uintptr(fd), "fd")
 		defer f.Close()
-		v, err = readAll(f, inspect.MaxSecret)
-		if err != nil {
+		if v, err = readAll(f, inspect.MaxSecret); err != nil {
 			return nil, err
 		}
 	default:
-		v, err = readBounded(from, inspect.MaxSecret)
+		f, err := openSecret(from)
 		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		if v, err = readAll(f, inspect.MaxSecret); err != nil {
 			return nil, err
 		}
 	}
 	text := strings.TrimSuffix(string(v), "\n")
 	return []byte(strings.TrimSuffix(text, "\r")), nil
+}
+
+// openSecret opens a secret's file, which the plan names by its real path: a symbolic link in it has come since.
+func openSecret(path string) (*os.File, error) {
+	if policy.NamesDescriptor(path) {
+		return os.Open(path)
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOCTTY, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // captures says whether the output has to be kept. A finding needs something that it is a place in.
