@@ -30,10 +30,15 @@ func (g *Gateway) serveProxy(c *net.TCPConn) {
 	s.serveHTTP(buf)
 }
 
-// until reads on until parse is done with what is there.
-func (s *session) until(buf []byte, parse func([]byte) error) ([]byte, error) {
+// until reads on until parse is done with what is there. With decides, it is asked only where that says so of what has come and the byte before.
+func (s *session) until(buf []byte, decides func([]byte) bool, parse func([]byte) error) ([]byte, error) {
+	looked := 0 // at so much of it
 	for {
-		err := parse(buf)
+		err := httphead.ErrMore
+		if looked == 0 || decides == nil || decides(buf[looked-1:]) {
+			err = parse(buf)
+		}
+		looked = len(buf)
 		if err != errShort && err != httphead.ErrMore {
 			return buf, err
 		}
@@ -78,7 +83,7 @@ func (e badRequest) Error() string { return string(e) }
 func (s *session) serveHTTP(buf []byte) {
 	var head *httphead.Head
 	n := 0
-	buf, err := s.until(buf, func(b []byte) (err error) { head, n, err = httphead.Request(b); return err })
+	buf, err := s.until(buf, httphead.Decides, func(b []byte) (err error) { head, n, err = httphead.Request(b); return err })
 	if err != nil {
 		s.reply(badRequest(err.Error()))
 		return

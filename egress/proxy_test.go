@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gobox/egress/httphead"
 )
 
 // say sends a request to the proxy listener and gives everything that comes back.
@@ -370,4 +372,40 @@ func FuzzProxy(f *testing.F) {
 			t.Fatalf("%q leads to %v:%d", line, s.host, s.port)
 		}
 	})
+}
+
+// A request that comes byte by byte costs no look at all of it for each: this process's time is in no limit.
+func TestRequestByBytes(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	there, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	here, err := l.(*net.TCPListener).AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	s := &session{g: &Gateway{cfg: Config{firstWord: time.Minute}}, client: here}
+	go func() {
+		for i := range 300 {
+			_, _ = there.Write([]byte("a\t")[i%2:][:1])
+			time.Sleep(time.Millisecond)
+		}
+		_, _ = there.Write([]byte("\r\n\r\n"))
+	}()
+	looks := 0
+	buf, err := s.until([]byte("GET / HTTP/1.1\r\nX: "), httphead.Decides, func(b []byte) error {
+		looks++
+		_, _, err := httphead.Request(b)
+		return err
+	})
+	if err != nil || len(buf) < 300 || looks > 6 {
+		t.Errorf("%d looks at %d bytes: %v", looks, len(buf), err)
+	}
 }

@@ -84,8 +84,13 @@ func (s *session) answerSecret(r *relay, secret string) error {
 	for {
 		head, n, err := httphead.Response(buf)
 		if err == httphead.ErrMore {
-			if k, rerr := read(r.server, &buf, httphead.MaxHead+4); rerr != nil || k == 0 {
-				return fmt.Errorf("the server's answer is not complete: %w", errors.Join(rerr, err))
+			for looked := len(buf); ; {
+				if k, rerr := read(r.server, &buf, httphead.MaxHead+4); rerr != nil || k == 0 {
+					return fmt.Errorf("the server's answer is not complete: %w", errors.Join(rerr, err))
+				}
+				if httphead.Decides(buf[max(looked-1, 0):]) {
+					break
+				}
 			}
 			continue
 		}

@@ -124,7 +124,7 @@ func socksCode(err error) byte {
 func (s *session) serveSOCKS(buf []byte) {
 	s.via = viaSOCKS
 	n, noAuth, err := 0, false, error(nil)
-	if buf, err = s.until(buf, func(b []byte) error { n, noAuth, err = socksGreeting(b); return err }); err != nil {
+	if buf, err = s.until(buf, nil, func(b []byte) error { n, noAuth, err = socksGreeting(b); return err }); err != nil {
 		s.abort(err)
 		return
 	}
@@ -139,7 +139,7 @@ func (s *session) serveSOCKS(buf []byte) {
 	}
 	buf = buf[n:]
 	var host string
-	buf, err = s.until(buf, func(b []byte) error { host, s.port, n, err = socksRequest(b); return err })
+	buf, err = s.until(buf, nil, func(b []byte) error { host, s.port, n, err = socksRequest(b); return err })
 	if err == nil {
 		err = s.setHost(host)
 	}

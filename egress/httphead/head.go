@@ -89,8 +89,14 @@ func cut(b []byte) ([]string, int, error) {
 	if len(part) > MaxHead {
 		return nil, 0, fmt.Errorf("the head is longer than %d bytes", MaxHead)
 	}
+	lines := 0
 	for i, c := range part {
+		if c == '\n' {
+			lines++
+		}
 		switch {
+		case lines > maxFields+1:
+			return nil, 0, errFields()
 		case c == '\n' && (i == 0 || part[i-1] != '\r'), c == '\r' && i+1 < len(part) && part[i+1] != '\n':
 			return nil, 0, errors.New("a line does not end in CR LF")
 		case c < ' ' && c != '\t' && c != '\r' && c != '\n', c == 0x7f:
@@ -101,6 +107,20 @@ func cut(b []byte) ([]string, int, error) {
 		return nil, 0, ErrMore
 	}
 	return strings.Split(string(b[:end]), "\r\n"), end + 4, nil
+}
+
+func errFields() error { return fmt.Errorf("more than %d header fields", maxFields) }
+
+// Decides tells whether a head that was not complete can be complete, or wrong, now that more of it has come; more begins
+// with the last byte that was there before. So whoever reads on looks at all of it once for each line and not for each byte,
+// which a sender of single bytes could have a process do whose time is in no limit.
+func Decides(more []byte) bool {
+	for _, c := range more {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return true
+		}
+	}
+	return false
 }
 
 func version(s string) (int, error) {
@@ -115,7 +135,7 @@ func version(s string) (int, error) {
 
 func fields(lines []string) ([]Field, error) {
 	if len(lines) > maxFields {
-		return nil, fmt.Errorf("more than %d header fields", maxFields)
+		return nil, errFields()
 	}
 	var out []Field
 	for _, l := range lines {

@@ -193,3 +193,40 @@ func FuzzCopyChunked(f *testing.F) {
 		}
 	})
 }
+
+// TestDecides: where it does not ask for another look, that would have found the same.
+func TestDecides(t *testing.T) {
+	for _, in := range []string{
+		"GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\nX:\ta b\r\n\r\nbody",
+		"GET / HTTP/1.1\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\x00\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\x7f\r\n\r\n",
+	} {
+		skipped := 0
+		for from := 1; from < len(in); from++ {
+			if _, _, err := Request([]byte(in[:from])); err != ErrMore {
+				break
+			}
+			for to := from + 1; to <= len(in); to++ {
+				if Decides([]byte(in[from-1 : to])) {
+					continue
+				}
+				skipped++
+				if _, _, err := Request([]byte(in[:to])); err != ErrMore {
+					t.Fatalf("%q and then %q: %v, and nobody would have looked", in[:from], in[from:to], err)
+				}
+			}
+		}
+		if skipped == 0 {
+			t.Errorf("%q is looked at after every byte", in)
+		}
+	}
+}
+
+// A head with too many lines is wrong before its end has come.
+func TestTooManyLines(t *testing.T) {
+	if _, _, err := Request([]byte("GET / HTTP/1.1\r\n" + strings.Repeat("X: a\r\n", maxFields+1))); err == nil || err == ErrMore {
+		t.Errorf("%d fields and no end: %v", maxFields+1, err)
+	}
+	if _, _, err := Request([]byte("GET / HTTP/1.1\r\n" + strings.Repeat("X: a\r\n", maxFields) + "\r\n" + strings.Repeat("\n", 300))); err != nil {
+		t.Errorf("%d fields: %v", maxFields, err)
+	}
+}
