@@ -95,18 +95,6 @@ func TestPidsTriggered(t *testing.T) {
 	})
 }
 
-// TestUsageOfTheEnded: what a command used is on record also when it was ended.
-func TestUsageOfTheEnded(t *testing.T) {
-	suite.Each(t, func(t *testing.T, b *harness.Box) {
-		for _, flags := range [][]string{{"--cpu-time", "1s"}, {"--timeout", "1s", "--grace", "100ms"}} {
-			_, rec := recorded(t, b, harness.Run{Flags: flags, Argv: []string{b.Probe, "raw", "spin", "1"}})
-			if u := rec.Usage; u.CPUUserMS+u.CPUSystemMS < 100 {
-				t.Errorf("%v: %+v", flags, u)
-			}
-		}
-	})
-}
-
 // TestR01OneProcessInACgroup: where a cgroup counts, its limit is the only one: a program may ask for address space that it never
 // touches, and ends with the outcome memory when it touches too much.
 func TestR01OneProcessInACgroup(t *testing.T) {

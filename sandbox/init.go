@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"errors"
-	"math"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -163,6 +162,7 @@ func setUp(h *handover, sock int, mark []byte, files []int, w *watch) (pid int, 
 	if f := giveNetwork(&p.Network.Namespace, sock); f != nil {
 		return -1, nil, f
 	}
+	w.mark = mark
 	umask := unix.Umask(0)
 	built, err := buildTree(h, files[3:])
 	if err != nil {
@@ -500,12 +500,23 @@ func (s *server) reap() bool {
 	}
 }
 
-// farewell tells how the command ended and what it took.
-func (s *server) farewell(st unix.WaitStatus) {
-	var ru unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_CHILDREN, &ru) == nil {
-		ms := func(t unix.Timeval) int32 { return int32(min(t.Nano()/int64(time.Millisecond), math.MaxInt32)) }
-		_ = send(s.sock, message{kind: msgUsed, a: ms(ru.Utime), b: ms(ru.Stime), errno: int32(min(ru.Maxrss, math.MaxInt32))})
+// restLimit bounds what is collected of a flood that the command leaves behind.
+const restLimit = 1 << 13
+
+// reapRest collects what else has ended, and says whether any process is left: whatever has lost its parent is init's.
+func reapRest() bool {
+	for range restLimit {
+		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err == unix.ECHILD {
+			return false
+		} else if err == nil && pid == 0 {
+			break
+		}
 	}
+	return true
+}
+
+// farewell tells how the command ended and what it and those that it leaves behind took.
+func (s *server) farewell(st unix.WaitStatus) {
+	_ = send(s.sock, s.watch.settle(reapRest()).message())
 	_ = send(s.sock, message{kind: msgExited, a: int32(st), b: int32(s.watch.last(s.h, st != 0))})
 }

@@ -45,7 +45,11 @@ type watch struct {
 	maxPids   uint64 // the command's RLIMIT_NPROC where it bounds the number of processes
 	scanner   cgroup.Scanner
 	scans     bool // the processes are looked at
-	blind     int  // looks in a row that failed
+	tallies   bool // nothing else counts what they take
+	foreign   bool // /proc is not the sandbox's own
+	mark      []byte
+	seen      spent // until now
+	blind     int   // looks in a row that failed
 	looks     int
 	reached   reached
 }
@@ -62,6 +66,7 @@ func (w *watch) besides(c confinement, p *policy.Plan) {
 	if !c.group {
 		w.maxCPU = p.Limits.CPUTime
 	}
+	w.tallies = !c.cpu
 	for _, l := range p.Rlimits {
 		if l.Resource == unix.RLIMIT_NPROC && l.Soft != rlimit.Unlimited {
 			w.maxPids = l.Soft
@@ -70,6 +75,7 @@ func (w *watch) besides(c confinement, p *policy.Plan) {
 	if wallTest && len(p.Tree.Steps) == 0 {
 		// Its /proc is the host's, and all of the host would be counted as the command's.
 		w.maxMemory, w.maxCPU, w.maxPids = 0, 0, 0
+		w.tallies, w.foreign = false, true
 	}
 }
 
@@ -77,11 +83,10 @@ func (w *watch) besides(c confinement, p *policy.Plan) {
 func (w *watch) open(h *handover) error {
 	w.next = time.Now().Add(watchEvery)
 	if w.maxMemory > 0 || w.maxCPU > 0 || w.maxPids > 0 {
-		proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
+		if err := w.openProc(); err != nil {
 			return err
 		}
-		w.scanner.Proc, w.scanner.Sockets, w.scans = proc, true, true
+		w.scanner.Sockets, w.scans = true, true
 		w.next = time.Now().Add(watchEvery / 10)
 	}
 	if err := w.addScratch("/"); err != nil {
@@ -95,6 +100,42 @@ func (w *watch) open(h *handover) error {
 		}
 	}
 	return nil
+}
+
+func (w *watch) openProc() (err error) {
+	if w.scanner.Proc == 0 {
+		w.scanner.Proc, err = unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		w.scanner.Proc = max(w.scanner.Proc, 0)
+	}
+	return err
+}
+
+// tallyEvery is how many looks there are for each at what the processes take, where that limits nothing. Of the first so many
+// all are one, as most commands have ended by then.
+const tallyEvery = 10
+
+// note leaves for the supervisor what has been taken so far.
+func (w *watch) note(s cgroup.Sample) {
+	w.seen = w.seen.most(waited().living(s))
+	w.seen.leave(w.mark)
+}
+
+// tally looks at what is alive.
+func (w *watch) tally() {
+	if w.foreign || w.openProc() != nil {
+		return
+	}
+	if s, err := w.scanner.Tally(); err == nil {
+		w.note(s)
+	}
+}
+
+// settle is what was taken in all, once the command has ended; left says whether others are still there.
+func (w *watch) settle(left bool) spent {
+	if left {
+		w.tally()
+	}
+	return w.seen.most(waited())
 }
 
 func (w *watch) addScratch(path string) error {
@@ -162,6 +203,9 @@ func (w *watch) look(h *handover) watched {
 	w.next = time.Now().Add(watchEvery)
 	w.lookAtScratch()
 	if !w.scans {
+		if w.looks++; w.tallies && (w.looks <= tallyEvery || w.looks%tallyEvery == 0) {
+			w.tally()
+		}
 		return 0
 	}
 	s, err := w.scanner.Scan()
@@ -173,7 +217,10 @@ func (w *watch) look(h *handover) watched {
 		return watchedMemory
 	}
 	w.blind = 0
-	if w.maxCPU > 0 && s.CPU > w.maxCPU {
+	w.note(s)
+	// With what has ended: the children of a process that is gone are init's. At the limit, RLIMIT_CPU may have ended a part of
+	// the command and not all.
+	if w.maxCPU > 0 && w.seen.cpu >= w.maxCPU {
 		return watchedCPU
 	}
 	if s.Truncated && w.maxMemory > 0 {

@@ -37,8 +37,8 @@ type Limit struct {
 
 // Usage is what a run used. What could not be measured is 0.
 type Usage struct {
-	CPUUser, CPUSystem time.Duration // of all processes with a cgroup, else of those that were waited for
-	MaxRSS             uint64        // bytes, of the largest process
+	CPUUser, CPUSystem time.Duration // of all processes; without a cgroup as far as init and the supervisor could see
+	MaxRSS             uint64        // bytes, of the largest process, as far as that could be seen
 	PeakMemory         uint64        // bytes, of all together; needs a cgroup
 	PeakProcesses      uint64        // needs a cgroup
 	Stdout, Stderr     uint64        // bytes

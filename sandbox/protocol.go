@@ -32,7 +32,7 @@ import (
 //	    | <--------------- dialed(id) (+ fd) -- |  the connection, or why there is none
 //	    | <-------------------- stopped(sig) -- |  the command stopped, with a terminal only
 //	    | <--------------------- limit(which) - |  init saw it passed, and exits; or
-//	    | <------ used(user ms, system ms, KiB) - |  by the processes that were waited for, then
+//	    | <------ used(user ms, system ms, KiB) - |  by all processes, the largest in KiB, then
 //	    | <-------------- exited(status, reached) |  and init exits, and with it all that is left
 //
 // The end of the socket means the death of the other side. A message that is not one of these, or has
@@ -225,12 +225,13 @@ type handover struct {
 type confinement struct {
 	group, memory, pids bool // there is one; it limits that
 	dir                 bool
+	cpu                 bool // it counts that
 	doors               int
 }
 
 func (c confinement) message() message {
 	m := message{kind: msgGroup, b: int32(c.doors)}
-	for i, is := range [...]bool{c.group, c.memory, c.pids, c.dir} {
+	for i, is := range [...]bool{c.group, c.memory, c.pids, c.dir, c.cpu} {
 		if is {
 			m.a |= 1 << i
 		}
@@ -240,7 +241,7 @@ func (c confinement) message() message {
 
 func confinementOf(m message) confinement {
 	is := func(i int) bool { return m.a&(1<<i) != 0 }
-	return confinement{group: is(0), memory: is(1), pids: is(2), dir: is(3), doors: int(m.b)}
+	return confinement{group: is(0), memory: is(1), pids: is(2), dir: is(3), cpu: is(4), doors: int(m.b)}
 }
 
 // files is how many descriptors come with it.
@@ -249,20 +250,6 @@ func (c confinement) files() int {
 		return c.doors + 1
 	}
 	return c.doors
-}
-
-// markSize is how many bytes at the beginning of the plan's memfd are the mark: the time of CLOCK_MONOTONIC, in
-// nanoseconds and native order, at which the command's process went to execute the command, 0 before. The supervisor
-// looks at it when init, which would tell, is stopped or gone.
-const markSize = 8
-
-// readMark is the mark in the memfd plan.
-func readMark(plan *os.File) time.Duration {
-	var b [markSize]byte
-	if _, err := plan.ReadAt(b[:], 0); err != nil {
-		return 0
-	}
-	return time.Duration(binary.NativeEndian.Uint64(b[:]))
 }
 
 // planFile puts h into a memfd, since a message is bounded and an argument vector is not.

@@ -66,17 +66,40 @@ func (r *run) limit(o Outcome) {
 	r.kill()
 }
 
-// cpuEvery is how often the CPU time of the whole tree is looked at.
-const cpuEvery = 100 * time.Millisecond
+// cpuEvery is how often the CPU time of the whole tree is looked at, and pressedEvery its memory while that runs out.
+const (
+	cpuEvery     = 100 * time.Millisecond
+	pressedEvery = 20 * time.Millisecond
+)
 
-// checkCPU ends a command whose processes have together used more CPU time than they may.
-func (r *run) checkCPU() {
-	r.tick = time.Now().Add(cpuEvery)
+// onTick ends a command whose processes have together used more CPU time than they may, or whom the kernel has begun to kill.
+func (r *run) onTick() {
 	if r.killed {
 		r.tick = time.Time{}
 		return
 	}
-	if u, err := r.groups.group.Usage(); err == nil && u.CPUUser+u.CPUSystem > r.plan.Limits.CPUTime {
+	r.tick = time.Now().Add(cpuEvery)
+	if r.pressed {
+		r.onPressure()
+	}
+	r.checkCPU()
+}
+
+// onPressure ends a command of which the kernel has killed a process for memory. Version 1 tells before it does so, and once.
+func (r *run) onPressure() {
+	if r.groups.outOfMemory() {
+		r.limit(Memory)
+		return
+	}
+	r.pressed = true
+	r.tick = time.Now().Add(pressedEvery)
+}
+
+func (r *run) checkCPU() {
+	if r.killed || r.plan.Limits.CPUTime <= 0 {
+		return
+	}
+	if u, err := r.groups.group.Usage(); err == nil && u.CPUUser+u.CPUSystem >= r.plan.Limits.CPUTime {
 		r.limit(CPUTime)
 	}
 }
@@ -133,6 +156,7 @@ func (r *run) kill() {
 		return
 	}
 	r.killed = true
+	r.reckon()
 	r.sandbox.kill()
 	r.endedAt = time.Now()
 	r.groups.hasten()

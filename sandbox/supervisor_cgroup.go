@@ -76,7 +76,7 @@ func (g *groups) give(sock int) error {
 	c := confinement{memory: g.by.Memory > 0, pids: g.by.Pids > 0}
 	var files []int
 	if g.group != nil {
-		c.group = true
+		c.group, c.cpu = true, g.group.CountsCPU()
 		if fd := g.group.FD(); fd >= 0 {
 			c.dir = true
 			files = append(files, fd)
@@ -146,6 +146,7 @@ func (g *groups) close(res *Result, end time.Time) {
 		res.Usage.PeakMemory, res.Usage.PeakProcesses = u.MemoryPeak, u.PidsPeak
 	}
 	if e, err := g.group.Events(); err == nil {
+		res.hit(LimitMemory, g.by.Memory > 0 && e.OOMKills > 0)
 		res.hit(LimitPids, e.PidsMax > 0)
 		res.hit(LimitCPUs, e.Throttled > 0)
 	}

@@ -41,7 +41,7 @@ func (r *run) result(initStatus unix.WaitStatus, survived bool) (Result, error) 
 	}
 	res := Result{
 		Outcome: r.outcome, Wall: r.endedAt.Sub(r.startedAt), Survived: survived,
-		Limits: limitsOf(r.plan, r.groups), Usage: r.used, NoOverlay: r.noLayer,
+		Limits: limitsOf(r.plan, r.groups), Usage: r.account().usage(), NoOverlay: r.noLayer,
 	}
 	if overScratch != 0 && r.outcome == "" {
 		r.outcome, res.Outcome, res.OverScratch = Disk, Disk, overScratch
@@ -175,7 +175,7 @@ func (r *run) judge(res *Result, initStatus unix.WaitStatus) {
 			res.Outcome = Disk
 		case unix.SIGKILL:
 			// At the hard limit, a second after a SIGXCPU that the command ignores.
-			if l := r.plan.Limits.CPUTime; l > 0 && r.used.CPUUser+r.used.CPUSystem >= l {
+			if l := r.plan.Limits.CPUTime; l > 0 && r.used.cpu >= l {
 				res.Outcome = CPUTime
 			}
 		}

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"errors"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"gobox/policy"
@@ -48,8 +50,14 @@ type run struct {
 
 	pending []unix.Signal // for the command, which does not run yet
 	asked   bool          // one of them asks it to end
-	tick    time.Time     // when to look at the cgroup's CPU time; zero for never
-	used    Usage         // by init's account
+	tick    time.Time     // when to look at the cgroup; zero for never
+	pressed bool          // it has told that memory runs out
+	used    spent         // by init's account, once told
+	told    atomic.Bool
+	seen    struct { // by this process, see reckon
+		sync.Mutex
+		spent
+	}
 	reached reached       // by init's account, when the command ended
 	upper   *os.File      // directory of what was written to the workspace; nil without an overlay
 	layer   *scratch      // on disk; nil without
@@ -98,7 +106,7 @@ func (r *run) loop() (Result, error) {
 		}
 		if !poll(fds, earlier(r.next, r.tick)) {
 			if r.next.IsZero() || time.Now().Before(r.next) {
-				r.checkCPU()
+				r.onTick()
 				continue
 			}
 			if r.killed && time.Since(r.endedAt) >= teardownLimit {
@@ -126,8 +134,8 @@ func (r *run) loop() (Result, error) {
 		if fds[3].Revents != 0 {
 			r.limit(Output)
 		}
-		if fds[4].Revents != 0 && r.groups.outOfMemory() {
-			r.limit(Memory)
+		if fds[4].Revents != 0 {
+			r.onPressure()
 		}
 		if fds[5].Revents != 0 || fds[6].Revents != 0 && r.hungUp() {
 			r.cancelled = -1
@@ -143,6 +151,7 @@ func (r *run) loop() (Result, error) {
 			for !r.silent {
 				r.onMessage()
 			}
+			r.reckon()
 			if st, ok := r.sandbox.wait(unix.WNOHANG); ok {
 				return r.result(st, false)
 			}
@@ -251,9 +260,8 @@ func (r *run) onMessage() {
 		r.spec.observe(record.Event{Kind: record.LimitHit, What: string(r.outcome)})
 		r.at(2*killPatience, r.kill)
 	case msgUsed:
-		r.used.CPUUser = time.Duration(m.a) * time.Millisecond
-		r.used.CPUSystem = time.Duration(m.b) * time.Millisecond
-		r.used.MaxRSS = uint64(m.errno) << 10
+		r.used = spentOf(m)
+		r.told.Store(true)
 	case msgExited:
 		st := unix.WaitStatus(m.a)
 		r.status, r.reached = &st, reached(m.b)
@@ -290,7 +298,10 @@ func (r *run) started(at time.Duration) {
 		return
 	}
 	r.startedAt = time.Now().Add(at - monotonic())
-	r.layer.watch(r.sandbox.kill)
+	r.layer.watch(func() {
+		r.reckon()
+		r.sandbox.kill()
+	})
 	r.spec.observe(record.Event{Kind: record.Started})
 	if r.killed {
 		r.streams.closeInside()

@@ -131,11 +131,23 @@ func (c *runs) show(s *record.Store, id string, out io.Writer) error {
 	return t.flush()
 }
 
+// memoryText leaves out what could not be measured.
+func memoryText(u record.Usage) string {
+	var known []string
+	if u.PeakMemoryBytes > 0 {
+		known = append(known, fmt.Sprintf("%d bytes at most", u.PeakMemoryBytes))
+	}
+	if u.MaxRSSBytes > 0 {
+		known = append(known, fmt.Sprintf("the largest process %d bytes", u.MaxRSSBytes))
+	}
+	return strings.Join(known, ", ")
+}
+
 func showResult(r *record.Result, line func(name, text string)) {
 	u := r.Usage
 	line("wall", millis(float64(r.WallMS)))
 	line("cpu", fmt.Sprintf("%s user, %s system", millis(float64(u.CPUUserMS)), millis(float64(u.CPUSystemMS))))
-	line("memory", fmt.Sprintf("%d bytes at most, the largest process %d", u.PeakMemoryBytes, u.MaxRSSBytes))
+	line("memory", memoryText(u))
 	output := fmt.Sprintf("%d bytes on stdout, %d on stderr", u.StdoutBytes, u.StderrBytes)
 	if u.Truncated {
 		output += ", some of it dropped"

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"time"
 	"unsafe"
@@ -22,7 +23,9 @@ type Sample struct {
 	Processes int           // zombies too
 	Threads   int           // of all processes together
 	Bytes     uint64        // mapped, in files of the scratch, and held by the kernel
+	Largest   uint64        // bytes that the largest process has mapped
 	CPU       time.Duration // of the living and of the children they have waited for
+	System    time.Duration // what of it was spent in the kernel
 	Truncated bool          // there were more processes than scanLimit
 }
 
@@ -72,26 +75,9 @@ func (s *Scanner) Scan() (Sample, error) {
 			t.Truncated = true
 			return
 		}
-		stat := s.read(pid, "/stat")
-		if stat == nil {
+		if !s.stat(pid, &t) {
 			return
 		}
-		t.Processes++
-		// Fields 14 to 17 are utime, stime, cutime and cstime, 20 is num_threads (proc_pid_stat(5)); the name,
-		// field 2, may hold anything.
-		stat = stat[bytes.LastIndexByte(stat, ')')+1:]
-		var ticks uint64
-		for i := 3; i <= 20 && len(stat) > 0; i++ {
-			var n uint64
-			n, stat = nextNumber(stat)
-			switch {
-			case i >= 14 && i <= 17:
-				ticks += n
-			case i == 20:
-				t.Threads += int(n)
-			}
-		}
-		t.CPU += time.Duration(ticks) * clockTick
 		if statm := s.read(pid, "/statm"); statm != nil {
 			space, rest := nextNumber(statm)
 			resident, _ := nextNumber(rest)
@@ -106,6 +92,61 @@ func (s *Scanner) Scan() (Sample, error) {
 	}
 	t.Bytes += s.scratch() + s.ipc() + s.sockets()
 	return t, nil
+}
+
+// Tally is Scan for what the processes have taken so far, and says nothing of Bytes.
+func (s *Scanner) Tally() (Sample, error) {
+	s.prepare()
+	var t Sample
+	err := s.each(scanLimit, func(pid []byte) { s.stat(pid, &t) })
+	return t, err
+}
+
+// stat adds a process to t, unless it is gone.
+func (s *Scanner) stat(pid []byte, t *Sample) bool {
+	stat := s.read(pid, "/stat")
+	if stat == nil {
+		return false
+	}
+	t.Processes++
+	// Fields 14 to 17 are utime, stime, cutime and cstime, 20 is num_threads, 24 rss (proc_pid_stat(5)); the name,
+	// field 2, may hold anything.
+	stat = stat[bytes.LastIndexByte(stat, ')')+1:]
+	var user, system uint64
+	for i := 3; i <= 24 && len(stat) > 0; i++ {
+		var n uint64
+		n, stat = nextNumber(stat)
+		switch i {
+		case 14, 16:
+			user += n
+		case 15, 17:
+			system += n
+		case 20:
+			t.Threads += int(n)
+		case 24:
+			t.Largest = max(t.Largest, n*s.pageSz)
+		}
+	}
+	t.CPU += time.Duration(user+system) * clockTick
+	t.System += time.Duration(system) * clockTick
+	return true
+}
+
+// Waited is the CPU time of the children that process pid, as seen from here, has waited for, and what of it was spent in the
+// kernel; zero when it is gone.
+func Waited(pid int) (cpu, system time.Duration) {
+	var buf [1024]byte
+	stat, err := read(fmt.Sprintf("/proc/%d/stat", pid), buf[:])
+	if err != nil {
+		return 0, 0
+	}
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(f) < 15 {
+		return 0, 0
+	}
+	cutime, _ := nextNumber(f[13])
+	cstime, _ := nextNumber(f[14])
+	return time.Duration(cutime+cstime) * clockTick, time.Duration(cstime) * clockTick
 }
 
 // Confirm is a lower bound for the memory the namespace's processes use: private and shared pages by their

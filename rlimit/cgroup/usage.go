@@ -23,6 +23,12 @@ type Events struct {
 	Throttled time.Duration // time for which processes waited for --cpus
 }
 
+// CountsCPU says whether the group has an account of CPU time.
+func (g *Group) CountsCPU() bool {
+	_, ok := g.dirs[cpuacct]
+	return ok || g.version == 2
+}
+
 // Usage reads the group's accounts. What is there is returned even with an error.
 func (g *Group) Usage() (Usage, error) {
 	var u Usage
