@@ -179,3 +179,32 @@ func TestSecretByABentName(t *testing.T) {
 		}
 	}
 }
+
+// A link that an earlier run may have put there decides nothing about what the next one may change.
+func TestAllowPathByABentName(t *testing.T) {
+	outside := realDir(t, t.TempDir())
+	dir := outside + "/ws"
+	for _, d := range []string{dir + "/.git/hooks", dir + "/plain"} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{dir + "/sub": ".", outside + "/alias": dir} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := CurrentHost()
+	h.Dir = dir
+	for given, want := range map[string]string{
+		"sub/.git": "the link " + dir + "/sub leads to " + dir + "/.git", "sub/.git/hooks/new": "the link " + dir + "/sub leads to ", dir + "/sub/new/.git": "the link ",
+		".git": "", "plain/.git": "", "plain/new/.git": "", outside + "/alias/.git": "",
+	} {
+		p := Default()
+		p.Argv, p.Workspace.Mode, p.AllowPath = []string{"/bin/true"}, ModeReadWrite, []string{given}
+		_, err := Resolve(p, h)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("--allow-path %s: error %v, want %q", given, err, want)
+		}
+	}
+}

@@ -84,6 +84,10 @@ func (b *builder) allowPaths() error {
 		}
 		path = cleanPath(path)
 		if real, _, err := resolveMissing(b.host.FS, "", path); err == nil {
+			if link := b.bent(path); link != "" {
+				return &Error{Step: "protect", Object: "--allow-path " + given, Err: errors.New("the link " + link + " leads to " + real + ", and an earlier run may have put it there"),
+					Hint: "if that is what you mean, name it: --allow-path " + real}
+			}
 			path = real
 		}
 		b.allowed = append(b.allowed, path)
@@ -112,6 +116,25 @@ func (b *builder) allowPaths() error {
 		return refusal
 	}
 	return nil
+}
+
+// bent gives a symbolic link on the way to path, which need not be there, that the command could have made; else nothing.
+func (b *builder) bent(path string) string {
+	for {
+		found, err := resolvePath(b.host.FS, "", path)
+		if err != nil && path != "/" {
+			path = parent(path)
+			continue
+		}
+		for _, h := range found.Hops {
+			for i := range b.claims {
+				if c := &b.claims[i]; c.step.Op == namespaces.OpBind && c.write && below(c.step.Source, h.Path) {
+					return h.Path
+				}
+			}
+		}
+		return ""
+	}
 }
 
 // protection is the search of one folder.
