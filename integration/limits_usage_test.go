@@ -57,8 +57,8 @@ func TestUsageOfTheEnded(t *testing.T) {
 // TestCPUTimeOfOrphans: each burns less than the limit, and its parent is gone before it ends.
 func TestCPUTimeOfOrphans(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
-		script := "while :; do (sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done' &); sleep 0.3; done"
-		res, rec := recorded(t, b, harness.Run{Flags: []string{"--cpu-time", "1s"}, Argv: []string{"/bin/sh", "-c", script}})
+		script := "while :; do (sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; : >/tmp/done' &); while [ ! -e /tmp/done ]; do sleep 0.2; done; rm /tmp/done; done"
+		res, rec := recorded(t, b, harness.Run{Flags: []string{"--cpu-time", "1s", "--timeout", "20s"}, Argv: []string{"/bin/sh", "-c", script}})
 		judged(t, res, rec, 124, record.CPUTime, "cpu_time")
 	})
 }

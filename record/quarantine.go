@@ -21,8 +21,10 @@ type Quarantined struct {
 	Reason    string    `json:"reason"`
 	Cgroups   []string  `json:"cgroups"` // absolute paths
 	Processes []Process `json:"processes"`
-	// Paths are directories of gobox's own, to be removed with their content once no process is left.
-	Paths []string `json:"paths"`
+	// Paths are directories of gobox's own, to be removed with their content once no process is left. Names may be any bytes, which
+	// JSON's texts are not.
+	Paths      []string `json:"paths"`
+	PathsExact [][]byte `json:"paths_base64,omitempty"`
 }
 
 // Process is a process on the host. Start tells it from a later one with the same id (proc_pid_stat(5), field 22).
@@ -40,6 +42,10 @@ func (r *Run) Quarantine(q Quarantined) error {
 		return invalid("quarantine", "", "the run has no record")
 	}
 	q.RunID, q.CreatedAt, q.BootID = r.id, Timestamp(time.Now()), bootID()
+	q.PathsExact = nil
+	for _, path := range q.Paths {
+		q.PathsExact = append(q.PathsExact, []byte(path))
+	}
 	d, err := r.root.sub("quarantine", true)
 	if err != nil {
 		return err
@@ -86,6 +92,11 @@ func (s *Store) Quarantined() ([]Quarantined, error) {
 		if err != nil {
 			q = Quarantined{Reason: "unreadable: " + err.Error()}
 		}
+		for i, path := range q.PathsExact {
+			if i < len(q.Paths) {
+				q.Paths[i] = string(path)
+			}
+		}
 		q.RunID = id
 		all = append(all, q)
 	}
@@ -110,6 +121,10 @@ func Destroy(q Quarantined) error {
 		return err // what a process may still use stays
 	}
 	for _, path := range q.Paths {
+		if !ownName(path, q.RunID) {
+			left = append(left, errors.New(path+" is no folder of this run"))
+			continue
+		}
 		left = append(left, removePath(path))
 	}
 	return errors.Join(left...)

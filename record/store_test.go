@@ -359,7 +359,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	gone := make(chan error, 1)
 	go func() { gone <- sleeper.Wait() }()
-	leftover := filepath.Join(t.TempDir(), "scratch")
+	leftover := filepath.Join(t.TempDir(), "no\xfftext", ScratchPrefix+"stuck-1")
 	os.MkdirAll(leftover+"/a", 0o700)
 	p := ProcessOf(sleeper.Process.Pid)
 	// The process of this test has an id that matches and a start that does not.
@@ -387,6 +387,21 @@ func TestQuarantine(t *testing.T) {
 	}
 	if _, err := os.Stat(leftover); err == nil {
 		t.Error("the directory is there")
+	}
+}
+
+// TestQuarantineOfOthers: whatever a note says, gc removes no folder but one of the run's own.
+func TestQuarantineOfOthers(t *testing.T) {
+	state, other := t.TempDir(), t.TempDir()
+	os.MkdirAll(state+"/quarantine", 0o700)
+	note := fmt.Sprintf(`{"run_id":"stuck","created_at":"2026-11-29T13:55:01Z","paths":[%q]}`, other)
+	os.WriteFile(state+"/quarantine/stuck.json", []byte(note), 0o600)
+	c, err := openStore(t, state).Clean(Cleanup{})
+	if err != nil || len(c.Quarantined) != 1 || len(c.Problems) != 1 {
+		t.Errorf("gc %+v, %v", c, err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
 	}
 }
 
