@@ -246,7 +246,7 @@ type Spec struct {
 	Upstream Upstream
 	// Changes, when set, gets the upper directory of the workspace's overlay once nothing of the command is left. It
 	// must open everything beneath it with care, as the command has chosen every name and kind in it.
-	Changes func(upper *os.File) error
+	Changes func(upper *os.File, ended Result) error
 	// Hold, when set, is told what outlives this process if it is killed, before there is any of it: folders of the run's own, and
 	// what [SetAside] is to look through. An error ends the run before it starts.
 	Hold func(paths []string, guards []policy.Guard) error

@@ -54,7 +54,7 @@ func (r *run) result(initStatus unix.WaitStatus, survived bool) (Result, error) 
 	if r.upper != nil {
 		// Nothing that could change it is left.
 		if r.spec.Changes != nil {
-			res.ChangesError = r.spec.Changes(r.upper)
+			res.ChangesError = r.spec.Changes(r.upper, res)
 		}
 		r.upper.Close()
 	}

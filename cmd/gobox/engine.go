@@ -66,7 +66,7 @@ func runPlan(say messages, waiting *sandbox.Sandbox, name string, plan *policy.P
 	explainEnd(say, plan, result)
 	tellReadOnly(say, plan, result)
 	tellWorktree(say, plan, result)
-	tellForeign(say, plan, result)
+	tellForeign(say, r)
 	tellNetwork(say, plan, r, result)
 	tellChanges(say, r, result)
 	tellAside(say, plan, result)

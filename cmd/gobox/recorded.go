@@ -93,6 +93,7 @@ type recorded struct {
 
 	set     *changes.Set // what the command wrote to an overlay; nil without one
 	unkept  bool         // there was no record to keep it in
+	foreign *foreign     // what it could not change there, for all we know; nil for nothing
 	durable bool
 
 	// A record that nobody insists on is opened while init builds the sandbox: later does it, and early holds the
@@ -215,7 +216,7 @@ func (f *recordFlags) openControl() (*os.File, error) {
 const collectLimit = 2 * time.Minute
 
 // collect keeps what the command wrote to the overlay of its workspace, for gobox diff and gobox apply.
-func (r *recorded) collect(upper *os.File) error {
+func (r *recorded) collect(upper *os.File, ended sandbox.Result) error {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()
 	up, err := fsguard.NewRoot(int(upper.Fd()), fsguard.Options{})
@@ -228,6 +229,10 @@ func (r *recorded) collect(upper *os.File) error {
 		return err
 	}
 	defer low.Close()
+	if failed(&ended) {
+		// Before Collect changes modes in it.
+		r.foreign = newForeignSearch(ctx, up, low, r.plan).search()
+	}
 	if r.run.DirFD() < 0 {
 		names, err := upper.Readdirnames(1)
 		r.unkept = len(names) > 0
