@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"gobox/policy"
@@ -99,6 +100,7 @@ func setAside(left record.Left) (renamed []record.Aside, doubts []error, err err
 		}
 		guards = append(guards, g)
 	}
+	guards, doubts = elsewhere(guards)
 	found, err := sandbox.SetAside(guards, left.RunID, left.Started, left.Alive)
 	for _, a := range found {
 		switch {
@@ -111,6 +113,19 @@ func setAside(left record.Left) (renamed []record.Aside, doubts []error, err err
 		}
 	}
 	return renamed, doubts, err
+}
+
+// elsewhere leaves out the folders whose path leads through a symbolic link by now: which folder was the run's cannot be known from
+// that, and no later gc could know better.
+func elsewhere(guards []policy.Guard) (here []policy.Guard, doubts []error) {
+	for _, g := range guards {
+		if real, err := filepath.EvalSymlinks(g.Path); err == nil && real != g.Path {
+			doubts = append(doubts, fmt.Errorf("%s is not the folder of the run any more, which was killed, but leads to %s: look yourself for files that the host would run or obey, such as .git/hooks and .envrc", g.Path, real))
+			continue
+		}
+		here = append(here, g)
+	}
+	return here, doubts
 }
 
 func bytesOf(list []string) [][]byte {
