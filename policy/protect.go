@@ -276,13 +276,48 @@ func (p *protection) behind(path, name string, protected bool) error {
 
 // config holds what the config of the repository at path names; top is its working tree.
 func (p *protection) config(path, top string) error {
-	text, err := p.b.host.FS.ReadFile(p.source(child(path, "config")), maxRead)
-	if err != nil {
-		return nil // none, or none that the command could read
-	}
 	dir := path
 	if top != path && top != ".." {
 		dir = child(top, ".git") // by whatever link it was found
+	}
+	files := []string{child(path, "config"), child(path, "config.worktree")}
+	if text, ok := p.line(child(path, "gitdir")); ok {
+		// A linked worktree's own folder: it obeys the config of the whole repository as well, from its own top
+		// (gitrepository-layout(5)).
+		if tree := parent(leadsTo(p.source(path), text)); within(p.guard.Path, tree) {
+			top = p.relative(tree)
+		}
+		if common, ok := p.line(child(path, "commondir")); ok {
+			if place := leadsTo(p.source(path), common); within(p.guard.Path, place) {
+				files = append(files, child(p.relative(place), "config"))
+			}
+		}
+	}
+	for _, file := range files {
+		if err := p.configFile(file, top, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line reads a file of git's that has one.
+func (p *protection) line(path string) (string, bool) {
+	text, err := p.b.host.FS.ReadFile(p.source(path), maxRead)
+	return strings.TrimRight(string(text), "\r\n"), err == nil
+}
+
+func leadsTo(dir, path string) string {
+	if !strings.HasPrefix(path, "/") {
+		path = dir + "/" + path
+	}
+	return cleanPath(path)
+}
+
+func (p *protection) configFile(file, top, dir string) error {
+	text, err := p.b.host.FS.ReadFile(p.source(file), maxRead)
+	if err != nil {
+		return nil // none, or none that the command could read
 	}
 	for _, named := range p.names.Config(p.guard.Path, top, dir, string(text)) {
 		p.guard.Named = append(p.guard.Named, named)
@@ -325,6 +360,9 @@ func (p *protection) hold(path, why string) error {
 
 // relative is the inverse of source.
 func (p *protection) relative(path string) string {
+	if path == p.guard.Path {
+		return "."
+	}
 	return path[len(strings.TrimSuffix(p.guard.Path, "/"))+1:]
 }
 

@@ -62,6 +62,17 @@ func TestProtect(t *testing.T) {
 		{name: "a bare repository", edit: func(p *Policy) { p.AllowPath = []string{".git", "hooks.d", "src/sub/.envrc"} }, fs: func(f fakeFS) FS {
 			return f.file(w+"/b/HEAD", "x", 1000).dir(w+"/b/objects", 1000).dir(w+"/b/refs", 1000).file(w+"/b/config", "x", 1000).file(w+"/c/config", "x", 1000)
 		}, held: []string{"b/config"}, pins: []string{"b"}},
+		{name: "a submodule", edit: func(p *Policy) { p.AllowPath = []string{".git/config", ".git/hooks", "hooks.d", "src/sub/.envrc"} }, fs: func(f fakeFS) FS {
+			m := w + "/.git/modules/lib"
+			return f.file(m+"/HEAD", "x", 1000).dir(m+"/objects", 1000).dir(m+"/refs", 1000).file(m+"/config", "[core]\nhooksPath = my\nworktree = ../../../lib\n", 1000).
+				file(w+"/lib/.git", "gitdir: ../.git/modules/lib", 1000).file(w+"/lib/my/pre-commit", "x", 1000).file(w+"/lib/hooks.d/x", "x", 1000)
+		}, held: []string{".git/modules/lib/config", "lib/.git", "lib/my"}, pins: []string{".git", ".git/modules", ".git/modules/lib", "lib"}},
+		{name: "a linked worktree", edit: func(p *Policy) { p.AllowPath = []string{".git/config", ".git/hooks", "hooks.d", "src/sub/.envrc"} }, fs: func(f fakeFS) FS {
+			m := w + "/.git/worktrees/tree"
+			return f.file(m+"/HEAD", "x", 1000).file(m+"/commondir", "../..\n", 1000).file(m+"/gitdir", w+"/tree/.git\n", 1000).file(m+"/config.worktree", "[core]\nhooksPath = my\n", 1000).
+				file(w+"/tree/.git", "gitdir: "+m, 1000).file(w+"/tree/hooks.d/pre-commit", "x", 1000).file(w+"/tree/my/pre-commit", "x", 1000)
+		}, held: []string{".git/worktrees/tree/commondir", ".git/worktrees/tree/config.worktree", ".git/worktrees/tree/gitdir", "tree/.git", "tree/hooks.d", "tree/my"},
+			pins: []string{".git", ".git/worktrees", ".git/worktrees/tree", "tree"}},
 		{name: "what cannot be looked into", edit: func(p *Policy) { p.AllowPath = []string{".git", "hooks.d"} }, fs: func(f fakeFS) FS { return lockedFS{f, w + "/src/sub"} },
 			held: []string{"src/sub"}, pins: []string{"src"}},
 	} {

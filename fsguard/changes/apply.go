@@ -106,7 +106,7 @@ func (a *applying) apply(r Request) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := newGuard(sel, a.workspace, &r).check(allow); err != nil {
+	if err := newGuard(sel, a.workspace, &r).check(a.ctx, allow); err != nil {
 		return nil, err
 	}
 	places, err := threeWay(a.ctx, sel, a.workspace)

@@ -180,7 +180,7 @@ func (d *delivery) check() error {
 		sel.entries = append(sel.entries, e)
 		sel.byPath[e.Path] = e
 	}
-	return newGuard(sel, d.to, &Request{Path: d.o.Path}).check(d.o.Allow)
+	return newGuard(sel, d.to, &Request{Path: d.o.Path}).check(d.ctx, d.o.Allow)
 }
 
 func (d *delivery) copyAll() error {

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"iter"
 	"path"
 	"strings"
 )
@@ -12,8 +13,9 @@ type Names struct {
 	patterns [][]string
 	byLast   map[string][]int // patterns by their last component
 	wild     []int            // those whose last component is no plain name
-	named    map[string]bool  // what a repository's config names
-	at       []string         // components of the tree's own path, folded
+	starts   starts
+	named    map[string]bool // what a repository's config names
+	at       []string        // components of the tree's own path, folded
 }
 
 // NewNames makes ready for one tree, which lies at the path root of the host, or "" for unknown: a name counts by its whole path, so that
@@ -29,7 +31,40 @@ func NewNames(root string) *Names {
 			n.byLast[last] = append(n.byLast[last], i)
 		}
 	}
+	n.starts = startsOf(n.patterns)
 	return n
+}
+
+// starts has patterns by their first component, so that a path of a thousand folders need not be compared with each of them from
+// each folder on.
+type starts struct {
+	plain map[string][]int
+	wild  []int
+}
+
+func startsOf(patterns [][]string) starts {
+	s := starts{plain: map[string][]int{}}
+	for i, parts := range patterns {
+		if strings.ContainsAny(parts[0], "*?[") {
+			s.wild = append(s.wild, i)
+		} else {
+			s.plain[parts[0]] = append(s.plain[parts[0]], i)
+		}
+	}
+	return s
+}
+
+// of gives the patterns that may begin with a component, which is folded.
+func (s starts) of(part string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, list := range [...][]int{s.plain[part], s.wild} {
+			for _, i := range list {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Protects says why the path is protected with all beneath it, or nothing. Folders above it that are protected
@@ -59,9 +94,9 @@ func (n *Names) Protects(p string, folder bool) string {
 // Leads tells whether protected paths may lie beneath p by their names, so that a symbolic link there is as good as they.
 func (n *Names) Leads(p string) bool {
 	parts := n.parts(p)
-	for _, pattern := range n.patterns {
-		for from := range parts {
-			if _, part := matchParts(parts[from:], pattern); part {
+	for from := range parts {
+		for i := range n.starts.of(parts[from]) {
+			if _, part := matchParts(parts[from:], n.patterns[i]); part {
 				return true
 			}
 		}
@@ -107,20 +142,29 @@ const whyNamed = "the repository's config names it, for hooks or for more config
 // "" for unknown. It gives the paths.
 func (n *Names) Config(root, top, dir, text string) []string {
 	var found []string
-	for _, v := range configValues(text) {
-		from := top
-		switch {
-		case v.section == "core" && v.key == "hookspath":
-		case (v.section == "include" || v.section == "includeif") && v.key == "path":
-			from = dir // relative to the file (git-config(1))
-		default:
-			continue
-		}
-		for _, p := range placesOf(root, from, v.text) {
+	note := func(from, text string) {
+		for _, p := range placesOf(root, from, text) {
 			if validPath(p) && !n.named[p] {
 				n.named[p] = true
 				found = append(found, p)
 			}
+		}
+	}
+	values := configValues(text)
+	tops := []string{top}
+	for _, v := range values {
+		if v.section == "core" && v.key == "worktree" {
+			tops = append(tops, placesOf(root, dir, v.text)...) // as of a submodule
+		}
+	}
+	for _, v := range values {
+		switch {
+		case v.section == "core" && v.key == "hookspath":
+			for _, from := range tops {
+				note(from, v.text)
+			}
+		case (v.section == "include" || v.section == "includeif") && v.key == "path":
+			note(dir, v.text) // relative to the file (git-config(1))
 		}
 	}
 	return found

@@ -66,6 +66,10 @@ func TestNamesConfig(t *testing.T) {
 	if got := NewNames("/srv/tree/.git").Config("/srv/tree/.git", "..", ".", "[core]\nhooksPath = .git/mine\nhooksPath = .githooks\n[include]\npath = more\npath = ../out\n"); !slices.Equal(got, []string{"mine", "more"}) {
 		t.Errorf("a gitdir by itself: %q", got)
 	}
+	of := func(dir, text string) []string { return NewNames("").Config("/srv/tree", dir, dir, text) }
+	if got := of(".git/modules/a", "[core]\nhooksPath = h\nworktree = ../../../sub/a\n"); !slices.Equal(got, []string{".git/modules/a/h", "sub/a/h"}) {
+		t.Errorf("a submodule: %q", got)
+	}
 	n := NewNames("")
 	got := n.Config("/srv/tree", "sub", "sub/.git", text)
 	slices.Sort(got)
@@ -113,7 +117,7 @@ func TestSweep(t *testing.T) {
 	outside := t.TempDir()
 	write(t, outside, ".envrc")
 	write(t, dir, "known/.vscode/tasks.json", "new/.vscode/tasks.json", ".envrc", "ok/file", "allowed/.npmrc", "allowed/deep/.idea/x", ".git/HEAD", ".git/objects/ab/.envrc",
-		".git/hooks/post-checkout", "bare/HEAD", "bare/objects/x", "bare/refs/x", "bare/config", "notbare/config", "listed/.npmrc", "locked/in/.bashrc", "readonly/.zshrc", "hooks.d/x", "dot/git/config",
+		".git/hooks/post-checkout", "bare/HEAD", "bare/objects/x", "bare/refs/x", "bare/config", "bare/info/attributes", "bare/objects/info/alternates", "bare/modules/m/hooks/x", "notbare/config", "notbare/info/attributes", "listed/.npmrc", "locked/in/.bashrc", "readonly/.zshrc", "hooks.d/x", "dot/git/config",
 		strings.Repeat("n", 240)+".code-workspace")
 	for link, to := range map[string]string{"out": outside, ".claude": "ok", ".hg": outside, ".config": "dot"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
@@ -145,7 +149,7 @@ func TestSweep(t *testing.T) {
 		got = append(got, a.Path)
 	}
 	slices.Sort(got)
-	want := []string{".claude", ".envrc", ".git/hooks", ".hg", "bare/config", "dot/git", "hooks.d", "listed/.npmrc", "locked/in/.bashrc", "new/.vscode", strings.Repeat("n", 240) + ".code-workspace", "readonly/.zshrc"}
+	want := []string{".claude", ".envrc", ".git/hooks", ".hg", "bare/config", "bare/info/attributes", "bare/modules/m/hooks", "bare/objects/info/alternates", "dot/git", "hooks.d", "listed/.npmrc", "locked/in/.bashrc", "new/.vscode", strings.Repeat("n", 240) + ".code-workspace", "readonly/.zshrc"}
 	if !slices.Equal(got, want) {
 		t.Errorf("set aside %q\nwant      %q", got, want)
 	}

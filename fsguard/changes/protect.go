@@ -1,9 +1,9 @@
 package changes
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -39,30 +39,28 @@ type guard struct {
 	table     []Pattern
 	named     []string // by the config of the workspace's repository
 	at        []string // components of the workspace's own path, folded
+	starts    starts
 	bare      map[string]bool
+	above     map[string][]int // see bareAbove
 }
 
 func newGuard(sel *selection, workspace *fsguard.Root, r *Request) *guard {
-	g := &guard{sel: sel, workspace: workspace, path: r.Path, records: r.Records, table: Protected(), at: placeParts(r.Path), bare: map[string]bool{}}
+	g := &guard{sel: sel, workspace: workspace, path: r.Path, records: r.Records, table: Protected(), at: placeParts(r.Path), bare: map[string]bool{}, above: map[string][]int{}}
 	for _, p := range g.table {
 		g.patterns = append(g.patterns, strings.Split(fold(p.Path), "/"))
 	}
-	// Without one that can be read git has none to obey.
-	if f, err := workspace.Open(".git/config"); err == nil {
-		text, _ := io.ReadAll(io.LimitReader(f, maxConfig))
-		f.Close()
-		g.named = NewNames(r.Path).Config(r.Path, ".", ".git", string(text))
-	}
+	g.starts = startsOf(g.patterns)
+	g.readConfigs()
 	return g
 }
 
-// maxConfig is how much of a repository's config is read, in bytes.
-const maxConfig = 1 << 20
-
 // check gives a *RefusedError unless allow covers every entry that needs it.
-func (g *guard) check(allow []string) error {
+func (g *guard) check(ctx context.Context, allow []string) error {
 	var refused RefusedError
 	for _, e := range g.sel.entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if coveredBy(e.Path, allow) {
 			continue
 		}
@@ -85,22 +83,17 @@ func (g *guard) objection(e *Entry) (string, error) {
 		return "it has a secret in it that the command was given", nil
 	}
 	parts := strings.Split(fold(e.Path), "/")
-	if why := g.protects(e, g.at, parts, ""); why != "" {
+	if why := g.protects(e, parts); why != "" {
 		return why, nil
 	}
 	// In a bare repository, which has any name, the same holds as in one called .git.
-	for i := range parts {
-		why := g.protects(e, []string{".git"}, parts[i:], ".git/")
-		if why == "" {
-			continue
-		}
-		dir := "."
-		if i > 0 {
-			dir = strings.Join(strings.Split(e.Path, "/")[:i], "/")
-		}
-		bare, err := g.isBare(dir)
-		if bare || err != nil {
-			return why, err
+	above, err := g.bareAbove(parentOf(e.Path))
+	if err != nil {
+		return "", err
+	}
+	for _, i := range above {
+		if why := g.inRepository(e, parts[i:]); why != "" {
+			return why, nil
 		}
 	}
 	if coveredBy(e.Path, g.named) {
@@ -121,14 +114,85 @@ func (g *guard) objection(e *Entry) (string, error) {
 	return "", nil
 }
 
-// protects looks for parts, of a folder at the path at, in those patterns that begin with first.
-func (g *guard) protects(e *Entry, at, parts []string, first string) string {
-	for i, pattern := range g.patterns {
-		if p := g.table[i]; strings.HasPrefix(p.Path, first) && g.matches(e, at, parts, pattern, p.Leaf) {
-			return p.Why
+// protects tries the patterns from each folder of the path on, parts. A folder alone does nothing, what is in it counts. A link in the
+// place of one of a pattern's folders is as good as what is beneath. A pattern that the workspace's own path fulfils says nothing: the
+// user has named that.
+func (g *guard) protects(e *Entry, parts []string) string {
+	if onlyFolder(e) {
+		return ""
+	}
+	all := append(g.at[:len(g.at):len(g.at)], parts...)
+	first := len(g.table)
+	for from := range all {
+		for i := range g.starts.of(all[from]) {
+			if i >= first {
+				continue
+			}
+			if from < len(g.at) {
+				if named, _ := matchParts(g.at[from:], g.patterns[i]); named {
+					continue
+				}
+			}
+			if g.matches(e, all[from:], i) {
+				first = i
+			}
+		}
+	}
+	if first == len(g.table) {
+		return ""
+	}
+	return g.table[first].Why
+}
+
+// inRepository is protects for a path in a folder that is as good as a .git.
+func (g *guard) inRepository(e *Entry, parts []string) string {
+	if onlyFolder(e) {
+		return ""
+	}
+	all := append([]string{".git"}, parts...)
+	for i := range g.patterns {
+		if strings.HasPrefix(g.table[i].Path, ".git/") && g.matches(e, all, i) {
+			return g.table[i].Why
 		}
 	}
 	return ""
+}
+
+func onlyFolder(e *Entry) bool {
+	return (e.New == nil || e.New.Type == Folder) && (e.Old == nil || e.Old.Type == Folder)
+}
+
+func (g *guard) matches(e *Entry, parts []string, i int) bool {
+	whole, part := matchParts(parts, g.patterns[i])
+	if g.table[i].Leaf && len(parts) > len(g.patterns[i]) {
+		whole = false
+	}
+	return whole || part && e.New != nil && e.New.Type == Symlink
+}
+
+// bareAbove gives those folders from dir up that will be bare repositories, as the number of their components.
+func (g *guard) bareAbove(dir string) ([]int, error) {
+	if list, known := g.above[dir]; known {
+		return list, nil
+	}
+	var list []int
+	depth := 0
+	if dir != "." {
+		var err error
+		if list, err = g.bareAbove(parentOf(dir)); err != nil {
+			return nil, err
+		}
+		depth = strings.Count(dir, "/") + 1
+	}
+	bare, err := g.isBare(dir)
+	if err != nil {
+		return nil, err
+	}
+	if bare {
+		list = append(list[:len(list):len(list)], depth)
+	}
+	g.above[dir] = list
+	return list, nil
 }
 
 // isBare tells whether a folder will be what git takes for a bare repository.
@@ -148,32 +212,6 @@ func (g *guard) isBare(dir string) (bool, error) {
 		g.bare[dir] = bare
 	}
 	return bare, failed
-}
-
-// matches tries the pattern from each folder on. A folder alone does nothing, what is in it counts. A link in the place of
-// one of the pattern's folders is as good as what is beneath. A pattern that the folder's own path fulfils says nothing: the user has
-// named that.
-func (g *guard) matches(e *Entry, at, parts, pattern []string, leaf bool) bool {
-	if (e.New == nil || e.New.Type == Folder) && (e.Old == nil || e.Old.Type == Folder) {
-		return false
-	}
-	link := e.New != nil && e.New.Type == Symlink
-	all := append(at[:len(at):len(at)], parts...)
-	for from := range all {
-		if from < len(at) {
-			if named, _ := matchParts(at[from:], pattern); named {
-				continue
-			}
-		}
-		whole, part := matchParts(all[from:], pattern)
-		if leaf && len(all)-from > len(pattern) {
-			whole = false
-		}
-		if whole || part && link {
-			return true
-		}
-	}
-	return false
 }
 
 // matchParts reports whether the pattern matches the beginning of parts, and whether parts match the beginning of

@@ -1,9 +1,12 @@
 package changes
 
 import (
+	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestProtectedPaths(t *testing.T) {
@@ -133,7 +136,7 @@ func TestProtectedByTheWorkspacesPlace(t *testing.T) {
 			sel.entries = append(sel.entries, &f.set.Entries[i])
 			sel.byPath[f.set.Entries[i].Path] = &f.set.Entries[i]
 		}
-		err := newGuard(sel, openRoot(t, f.workspace), &Request{Path: tt.place}).check(nil)
+		err := newGuard(sel, openRoot(t, f.workspace), &Request{Path: tt.place}).check(t.Context(), nil)
 		var refused *RefusedError
 		if errors.As(err, &refused) != tt.refused || err != nil && !tt.refused {
 			t.Errorf("%s in %s: %v", tt.path, tt.place, err)
@@ -253,5 +256,69 @@ func TestRecordsAreProtected(t *testing.T) {
 		if o.Path == "state" || o.Path == "statement/s" {
 			t.Errorf("%s is refused as well", o.Path)
 		}
+	}
+}
+
+// TestConfigsOfEveryRepository: what a config names is protected for nested repositories, submodules, linked worktrees and bare ones as well.
+func TestConfigsOfEveryRepository(t *testing.T) {
+	const hooks = "printf '[core]\\n\\thooksPath = my\\n'"
+	for name, test := range map[string]struct{ before, script, refused string }{
+		"nested":      {"mkdir -p n/.git n/my; " + hooks + " >n/.git/config", "echo x >n/my/pre-commit", "n/my/pre-commit"},
+		"deeper":      {"mkdir -p n/.git n/my; " + hooks + " >n/.git/config", "mkdir -p n/my/a/b; echo x >n/my/a/b/c", "n/my/a/b/c"},
+		"of one tree": {"mkdir -p .git my; " + hooks + " >.git/config.worktree", "echo x >my/pre-commit", "my/pre-commit"},
+		"submodule": {"mkdir -p .git/modules/s s/my; " + hooks + " >.git/modules/s/config; echo 'gitdir: ../.git/modules/s' >s/.git",
+			"echo x >s/my/pre-commit", "s/my/pre-commit"},
+		"worktree": {"mkdir -p .git/worktrees/t t/my; " + hooks + " >.git/config; echo ../.. >.git/worktrees/t/commondir; echo 'gitdir: ../.git/worktrees/t' >t/.git",
+			"echo x >t/my/pre-commit", "t/my/pre-commit"},
+		"bare":      {"mkdir -p b/objects b/refs b/my; echo ref: x >b/HEAD; " + hooks + " >b/config", "echo x >b/my/pre-commit", "b/my/pre-commit"},
+		"elsewhere": {"mkdir -p n/.git my; " + hooks + " >n/.git/config; echo 'gitdir: /etc' >.git", "echo x >my/pre-commit", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := changed(t, test.before, test.script)
+			_, err := f.apply(Request{DryRun: true})
+			var refused *RefusedError
+			switch errors.As(err, &refused); {
+			case test.refused == "" && err != nil:
+				t.Error(err)
+			case test.refused != "" && (refused == nil || refused.Entries[len(refused.Entries)-1].Path != test.refused):
+				t.Errorf("%v: %+v", err, refused)
+			}
+		})
+	}
+}
+
+// TestDeepPathsAreCheckedInTime: the command chooses how deep its files lie and how many they are, and the check of an apply or of an output
+// folder is not to take hours over them.
+func TestDeepPathsAreCheckedInTime(t *testing.T) {
+	dir := strings.Repeat("a/", 998)
+	sel := &selection{set: &Set{}, byPath: map[string]*Entry{}}
+	for i := range 2000 {
+		e := &Entry{Path: dir + strconv.Itoa(i), Kind: Added, New: &State{Type: File}}
+		sel.entries = append(sel.entries, e)
+		sel.byPath[e.Path] = e
+	}
+	last := &Entry{Path: dir + ".git/hooks/x", Kind: Added, New: &State{Type: File}}
+	sel.entries, sel.byPath[last.Path] = append(sel.entries, last), last
+	// It took a second for each.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var refused *RefusedError
+	if err := newGuard(sel, openRoot(t, tempDir(t)), &Request{}).check(ctx, nil); !errors.As(err, &refused) || len(refused.Entries) != 1 || refused.Entries[0].Path != last.Path {
+		t.Errorf("%v", err)
+	}
+	cancel()
+	if err := newGuard(sel, openRoot(t, tempDir(t)), &Request{}).check(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	names := NewNames("")
+	begun := time.Now()
+	for range 2000 {
+		if names.Leads(dir + "link") {
+			t.Fatal("leads somewhere")
+		}
+	}
+	if took := time.Since(begun); took > time.Minute {
+		t.Errorf("%v for 2000 links", took)
 	}
 }

@@ -58,6 +58,9 @@ func (s *Set) choose(only, skip []string) (*selection, error) {
 		}
 	}
 	for i := range s.Entries {
+		if len(keep) == len(s.Entries) {
+			break // all of them are taken, as most often
+		}
 		e := &s.Entries[i]
 		for dir := parentOf(e.Path); dir != "."; dir = parentOf(dir) {
 			above := s.find(dir)

@@ -183,10 +183,15 @@ func (a *applying) openFolders(steps []step) ([]step, error) {
 
 // relocked undoes openFolders for the folders that stay.
 func relocked(opened, steps []step) []step {
+	gone := map[name]bool{}
+	for _, s := range steps {
+		if s.Verb == rmdir {
+			gone[s.Path] = true
+		}
+	}
 	var again []step
 	for _, o := range opened {
-		gone := slices.ContainsFunc(steps, func(s step) bool { return s.Path == o.Path && s.Verb == rmdir })
-		if !gone {
+		if !gone[o.Path] {
 			again = append(again, step{Verb: chmod, Path: o.Path, OldMode: o.NewMode, NewMode: o.OldMode})
 		}
 	}

@@ -55,6 +55,10 @@ func Sweep(ctx context.Context, root *fsguard.Root, o SweepOptions) ([]Aside, er
 		s.names.named[p] = true
 	}
 	err := s.walk(".", ".")
+	// New ones have been met on the way, before anything of theirs was renamed.
+	for i := 0; i < len(s.bare) && err == nil; i++ {
+		err = s.walk(s.bare[i], join(s.bare[i], ".git"))
+	}
 	for _, alias := range slices.Sorted(maps.Keys(o.Aliases)) {
 		if err != nil {
 			break
@@ -72,6 +76,7 @@ type sweep struct {
 	known map[string]bool
 	rest  int
 	aside []Aside
+	bare  []string // new repositories of another name than .git
 }
 
 // walk looks through the folder start, which goes by name.
@@ -121,6 +126,9 @@ func (s *sweep) visit(e *fsguard.Entry, start, name string) error {
 	}
 	if s.known[e.Path] {
 		return over()
+	}
+	if err := s.repository(e); err != nil {
+		return err
 	}
 	logical := e.Path
 	switch {
@@ -189,20 +197,38 @@ func (s *sweep) protects(e *fsguard.Entry, logical string) (string, error) {
 		if base != part {
 			continue
 		}
-		var failed error
-		bare := IsBare(func(name string) bool {
-			_, err := s.root.Lstat(join(parentOf(e.Path), name))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				failed = err
-			}
-			return err == nil
-		})
+		bare, err := s.isBare(parentOf(e.Path))
 		if bare {
-			return "it makes a folder a repository, whose config git obeys", failed
+			return "it makes a folder a repository, whose config git obeys", err
 		}
-		return "", failed
+		return "", err
 	}
 	return "", nil
+}
+
+// repository notes the folder of e where that is a bare repository: in it the same is obeyed as in a .git.
+func (s *sweep) repository(e *fsguard.Entry) error {
+	dir := parentOf(e.Path)
+	if path.Base(e.Path) != "HEAD" || fold(path.Base(dir)) == ".git" || path.Base(s.o.Aliases[dir]) == ".git" || slices.Contains(s.bare, dir) {
+		return nil
+	}
+	bare, err := s.isBare(dir)
+	if bare {
+		s.bare = append(s.bare, dir)
+	}
+	return err
+}
+
+func (s *sweep) isBare(dir string) (bool, error) {
+	var failed error
+	bare := IsBare(func(name string) bool {
+		_, err := s.root.Lstat(join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = err
+		}
+		return err == nil
+	})
+	return bare, failed
 }
 
 // rename gives what is protected a name that nothing obeys.
