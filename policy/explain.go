@@ -30,6 +30,8 @@ type Access struct {
 	Hidden  bool   `json:"hidden"` // by --deny
 
 	step namespaces.Step
+	// What a flag could grant: the place, or for one that the host lacks the folder that is to have it; empty for neither.
+	grant, folder string
 }
 
 // Allows answers for one kind of access.
@@ -64,12 +66,46 @@ func (a Access) Fix(kind string) string {
 		return "--allow-path " + a.Source
 	case kind == AccessWrite && a.step.Why == whyWorkspace:
 		return "--workspace-mode overlay, or rw to change the host's"
-	case kind == AccessWrite && a.Execute:
-		return "--rwx " + a.Path
-	case kind == AccessExecute && a.Write && a.Source != "":
-		return "--rwx " + a.Path
+	case kind == AccessWrite && a.grant == "" && a.folder != "":
+		// A grant must exist, and a file can be made where its folder is granted.
+		if a.step.Op == namespaces.OpBind && a.step.Attr&namespaces.NoExec == 0 {
+			flag = "--rwx "
+		}
+		return a.instead(flag+a.folder, path.Dir(a.Path))
+	case a.grant == "":
+		return "none: it is not there, and what is not there cannot be granted"
+	case kind == AccessWrite && a.Execute, kind == AccessExecute && a.Write && a.Source != "":
+		flag = "--rwx "
 	}
-	return flag + a.Path
+	return a.instead(flag+a.grant, a.Path)
+}
+
+// instead says when a flag is to take another one's place, since two for the same place are refused.
+func (a Access) instead(flag, place string) string {
+	if a.step.Target == place && strings.HasPrefix(a.step.Why, "--r") {
+		flag += " in place of " + a.step.Why
+	}
+	return flag
+}
+
+// grantable sets what a flag could name for a place that is not granted as asked.
+func (a *Access) grantable(h Host) {
+	name := func(place string) string {
+		source, text := place, place
+		if a.step.Op == namespaces.OpBind && within(a.step.Target, place) && a.step.Source != a.step.Target {
+			source = move(place, a.step.Target, a.step.Source)
+			text = source + ":" + place
+		}
+		if _, err := h.FS.Lstat(source); errors.Is(err, fs.ErrNotExist) {
+			return ""
+		}
+		return text
+	}
+	a.grant = name(a.Path)
+	// Of folders only the next: in one further up is more than what was asked about.
+	if dir := path.Dir(a.Path); !reserved(dir) && !onSystem(dir) {
+		a.folder = name(dir)
+	}
 }
 
 // ExplainPath says what the plan does with name, a path inside or relative to the caller's directory. Symbolic links
@@ -119,6 +155,7 @@ func (p *Plan) ExplainPath(name string, h Host) (Access, error) {
 	}
 	a := p.access(current, h)
 	a.Asked = asked
+	a.grantable(h)
 	return a, nil
 }
 
