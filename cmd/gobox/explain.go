@@ -56,6 +56,7 @@ What the command needs of the host, such as its interpreter's folder, is in the 
 	x.flags.define(f)
 	f.Lookup("json").Usage = "print JSON"
 	_ = f.MarkHidden("dry-run")
+	cmd.SetUsageFunc(usageByGroup(flagGroup{"Question", "path"}))
 	cmd.RunE = func(cmd *cobra.Command, argv []string) error {
 		*status = x.run(cmd, argv)
 		return nil

@@ -198,6 +198,11 @@ func usageError(err error) error {
 	// cobra appends its suggestions on lines of their own.
 	text, suggestion, _ := strings.Cut(err.Error(), "\n")
 	hint := "gobox --help lists the commands"
+	if _, rest, found := strings.Cut(text, " for \""); found && strings.HasPrefix(text, "unknown command ") {
+		if name := strings.TrimSuffix(rest, "\""); name != "gobox" {
+			hint = name + " --help says what it takes"
+		}
+	}
 	if fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(suggestion), "Did you mean this?")); len(fields) > 0 {
 		hint = "did you mean gobox " + fields[0]
 	}

@@ -7,6 +7,9 @@ import (
 	"gobox/record"
 )
 
+// findState is the step that fails for want of a HOME.
+const findState = "find state directory"
+
 // recordError gives an error of the record the form of all others, with the way out that belongs to its reason.
 func recordError(err error) error {
 	var e *record.Error
@@ -23,6 +26,9 @@ func recordError(err error) error {
 		hint = "records need a folder of your own that nobody else can write to: chmod go-w DIR, or another one with --audit DIR"
 	case record.Removed:
 		hint = "gobox runs list shows what is there"
+		if e.Op == findState { // which is what list says, too
+			hint = invalidHint(e.Op)
+		}
 	case record.Exists:
 		hint = "each run needs an id of its own; without --run-id gobox makes one"
 	case record.Busy:
@@ -40,7 +46,7 @@ func recordError(err error) error {
 // invalidHint tells what may stand in the place of a value, or of a file that was changed.
 func invalidHint(op string) string {
 	switch op {
-	case "find state directory":
+	case findState:
 		return "--audit DIR says where records are"
 	case "find run":
 		return "more of the run id makes it the only one; gobox runs list shows all"

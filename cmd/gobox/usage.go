@@ -26,15 +26,21 @@ func flagGroups() []flagGroup {
 	}
 }
 
-// usageByGroup writes the flags of `gobox run` under headlines.
-func usageByGroup(cmd *cobra.Command) error {
+// usageByGroup writes the flags of `gobox run`, and those of the commands that take them too, under headlines; own is the
+// group of such a command's own flags, which come first.
+func usageByGroup(own ...flagGroup) func(*cobra.Command) error {
+	return func(cmd *cobra.Command) error { return writeUsage(cmd, own) }
+}
+
+func writeUsage(cmd *cobra.Command, own []flagGroup) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)
-	groups := flagGroups()
+	groups := append(own, flagGroups()...)
 	var set *pflag.FlagSet
 	flush := func() {
 		if set != nil {
-			out.WriteString(set.FlagUsages())
+			// pflag writes the value of a flag that may go without one the other way round.
+			out.WriteString(strings.Replace(set.FlagUsages(), "--expect-json SCHEMA[="+anyJSON+"]", "--expect-json[=SCHEMA]  ", 1))
 		}
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
