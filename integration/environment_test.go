@@ -94,9 +94,9 @@ func TestE08LoaderAndInterpreterSettings(t *testing.T) {
 
 func TestE09IdentityOfTheHost(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
-		tries := []string{"cat /etc/passwd", "cat /etc/group", "cat /etc/hosts", "cat /etc/resolv.conf", "cat /etc/machine-id", "cat /etc/hostname", "cat /proc/sys/kernel/hostname", "open r /etc/shadow", "open r /etc/gshadow", "open r /etc/sudoers", "list /etc/ssh"}
+		tries := []string{"cat /etc/passwd", "cat /etc/group", "cat /etc/hosts", "cat /etc/resolv.conf", "cat /etc/machine-id", "cat /etc/hostname", "cat /proc/sys/kernel/hostname", "cat /proc/sys/kernel/random/boot_id", "open r /etc/shadow", "open r /etc/gshadow", "open r /etc/sudoers", "list /etc/ssh"}
 		rep := b.Inside(t, nil, append(tries, "ids")...)
-		rep.Refused(t, hidden, tries[7:]...)
+		rep.Refused(t, hidden, tries[8:]...)
 		rep.Allowed(t, "cat /etc/passwd", "cat /etc/hosts")
 		hostname, err := os.Hostname()
 		if err != nil {
@@ -105,10 +105,10 @@ func TestE09IdentityOfTheHost(t *testing.T) {
 		if got := strings.TrimSpace(rep.Of(t, "cat /proc/sys/kernel/hostname").Detail); got == hostname || got == "" {
 			t.Errorf("hostname inside is %q, the host's is %q", got, hostname)
 		}
-		for _, file := range []string{"machine-id", "resolv.conf"} {
-			data, err := os.ReadFile("/etc/" + file)
-			if o := rep.Of(t, "cat /etc/"+file); err == nil && len(data) > 0 && o.Detail == string(data) {
-				t.Errorf("/etc/%s is the host's", file)
+		for _, file := range []string{"/etc/machine-id", "/etc/resolv.conf", "/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/proc/sys/kernel/random/boot_id"} {
+			data, err := os.ReadFile(file)
+			if o := rep.Of(t, "cat "+file); err == nil && len(data) > 0 && o.Detail == string(data) {
+				t.Errorf("%s is the host's", file)
 			}
 		}
 		if lines := strings.Count(rep.Of(t, "cat /etc/passwd").Detail, "\n"); lines > 5 {
