@@ -128,11 +128,12 @@ const (
 	OutputPrefix  = ".gobox-output-"
 )
 
-// ownName tells whether the last component of path is that of a folder of the run's.
+// ownName tells whether the last component of path is that of a folder of the run's: the prefix, its id, and something without a
+// '-', or the run a could name what is a-b's.
 func ownName(path, id string) bool {
 	base := path[strings.LastIndexByte(path, '/')+1:]
 	for _, prefix := range [...]string{ScratchPrefix, OutputPrefix} {
-		if rest, ok := strings.CutPrefix(base, prefix); ok && strings.HasPrefix(rest, id) {
+		if random, ok := strings.CutPrefix(base, prefix+id+"-"); ok && random != "" && !strings.Contains(random, "-") {
 			return true
 		}
 	}

@@ -288,9 +288,14 @@ func (s *Spec) observe(e record.Event) {
 	}
 }
 
+var errNoPlan = &policy.Error{Step: "plan", Err: errors.New("the Spec has none"), Hint: "policy.Resolve makes one"}
+
 // Run starts a sandbox for the plan of spec, executes it and waits for its end; see [Sandbox.Run]. The program
 // must ask [IsInit] in its main.
 func Run(ctx context.Context, spec Spec) (Result, error) {
+	if spec.Plan == nil {
+		return Result{}, errNoPlan
+	}
 	s := Launch
 	if spec.Plan.Network.Namespace.Host {
 		s = LaunchInNetwork
@@ -305,6 +310,9 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 // means that the command was never executed. A Sandbox runs once.
 func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 	defer s.Discard()
+	if spec.Plan == nil {
+		return Result{}, errNoPlan
+	}
 	if !mainAsks.Load() {
 		return Result{}, &policy.Error{
 			Step: "start", Object: "init", Err: errors.New("the program does not ask sandbox.IsInit in its main"),
