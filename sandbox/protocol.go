@@ -153,8 +153,15 @@ func pause(d time.Duration) {
 // receive reads one message; the caller owns the files, which are close-on-exec.
 func receive(fd int, oob []byte) (message, []int, error) {
 	var buf [messageSize + 1]byte
+	reset := false
 	for try := 0; ; try++ {
 		n, oobn, flags, _, err := unix.Recvmsg(fd, buf[:], oob, unix.MSG_CMSG_CLOEXEC)
+		if err == unix.ECONNRESET && !reset {
+			// The other side has gone with messages unread, which the kernel tells once and before what that side had sent: its last
+			// word may say why.
+			reset = true
+			continue
+		}
 		if err != nil && patient(err, try) {
 			continue
 		}

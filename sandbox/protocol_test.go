@@ -86,6 +86,28 @@ func TestMessagesRefused(t *testing.T) {
 	}
 }
 
+// TestLastWord: what the other side said before it went is heard, also when it left something unread.
+func TestLastWord(t *testing.T) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(p[0])
+	if err := send(p[0], message{kind: msgGroup}); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(p[1], message{kind: msgFailed, a: 7}); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(p[1])
+	if m, _, err := receive(p[0], nil); err != nil || m.kind != msgFailed || m.a != 7 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m, _, err := receive(p[0], nil); !errors.Is(err, errClosed) {
+		t.Errorf("then %+v, %v", m, err)
+	}
+}
+
 // FuzzReceive sends any packet with any number of descriptors, as the other side could once it is in wrong hands: the
 // packet is one whole message or an error, and nothing that came with it stays open.
 func FuzzReceive(f *testing.F) {
