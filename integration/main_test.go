@@ -4,6 +4,8 @@ package integration
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"gobox/integration/harness"
@@ -12,6 +14,11 @@ import (
 var suite *harness.Suite
 
 func TestMain(m *testing.M) {
+	if signal.Ignored(syscall.SIGHUP) {
+		// As nohup has it, and what the tests start would ignore it too; a signal that is caught is what it was before in a new
+		// program (execve(2)).
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	os.Exit(harness.Main(m, func(s *harness.Suite) { suite = s }))
 }
 
