@@ -189,7 +189,8 @@ func (c Config) pack(ctx context.Context, to string) error {
 	}
 	a.link("usr/bin", "../bin")
 	a.file("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"))
-	a.file("etc/group", 0o644, []byte("root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n"))
+	// With one more than a sandbox's own has, which is to be told from it.
+	a.file("etc/group", 0o644, []byte("root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n"))
 	a.file("init", 0o755, []byte(initScript))
 	a.file("vm/guest.sh", 0o644, []byte(guestLibrary))
 	a.file("bin/in_cgroup", 0o755, []byte(inCgroup))
