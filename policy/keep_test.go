@@ -208,3 +208,14 @@ func TestAllowPathByABentName(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesDescriptor(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/dev/fd/63": true, "/proc/self/fd/0": true, "/dev/stdin": true,
+		"/proc/self/fd/../environ": false, "/dev/fd/3/etc/shadow": false, "/dev/fd/": false, "/dev/stdin/..": false, "/dev/fdx": false, "/etc/passwd": false,
+	} {
+		if got := NamesDescriptor(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}

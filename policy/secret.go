@@ -45,13 +45,14 @@ func ParseSecret(text string) (Secret, error) {
 }
 
 // NamesDescriptor tells whether a path is that of an open file of gobox's own, as a shell's /dev/fd/63 is.
+// No name that leads on from there is one.
 func NamesDescriptor(path string) bool {
-	for _, begin := range [...]string{"/dev/fd/", "/dev/stdin", "/proc/self/fd/"} {
-		if strings.HasPrefix(path, begin) {
-			return true
+	for _, begin := range [...]string{"/dev/fd/", "/proc/self/fd/"} {
+		if number, ok := strings.CutPrefix(path, begin); ok {
+			return number != "" && strings.Trim(number, "0123456789") == ""
 		}
 	}
-	return false
+	return path == "/dev/stdin"
 }
 
 // settleSecrets finds the files of secrets, so that no name that an earlier run may have bent decides what of the host's the
