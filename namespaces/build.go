@@ -141,8 +141,6 @@ func (b *builder) step(i int, s *Step) error {
 		return b.mountOnDir(m, s.Target)
 	case OpMask:
 		return b.mask(s)
-	case OpReadOnly:
-		return b.readOnly(s)
 	case OpPivot:
 		return b.pivot()
 	}
@@ -170,15 +168,9 @@ func (b *builder) bind(i int, s *Step) error {
 // hold mounts on itself what the tree shows already. A mount keeps its name from being renamed, removed or replaced
 // (EBUSY), a symbolic link's too.
 func (b *builder) hold(s *Step) error {
-	if !clean(s.Target) {
-		return errTarget
-	}
-	at, err := unix.Openat2(b.root, s.Target[1:], &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	at, err := b.itself(s.Target)
 	if err != nil {
-		return fmt.Errorf("open: %w", err)
+		return err
 	}
 	defer unix.Close(at)
 	tree, err := cloneMount(at, true)
@@ -321,10 +313,11 @@ func (b *builder) scratchBacking(mode uint32) (int, error) {
 	return fd, nil
 }
 
-// mask covers an existing target with something empty, read-only and without any permission.
+// mask covers an existing target with something empty, read-only and without any permission. What was there when the plan
+// was made and is gone now, or has become a link, may come back: it is not skipped.
 func (b *builder) mask(s *Step) error {
-	target, err := b.lookup(s.Target)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+	target, err := b.itself(s.Target)
+	if s.Optional && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)) {
 		return nil
 	}
 	if err != nil {
@@ -336,8 +329,11 @@ func (b *builder) mask(s *Step) error {
 		return fmt.Errorf("stat: %w", err)
 	}
 	empty := &b.emptyFile
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
 		empty = &b.emptyDir
+	case unix.S_IFLNK:
+		return fmt.Errorf("open: %w", unix.ELOOP) // the mount would be on the link and not on what was meant
 	}
 	if *empty < 0 {
 		if err := b.makeEmpty(); err != nil {
@@ -370,27 +366,6 @@ func (b *builder) makeEmpty() (err error) {
 		b.emptyDir, err = unix.Openat(b.root, emptyDirName, flags, 0)
 	}
 	return err
-}
-
-func (b *builder) readOnly(s *Step) error {
-	target, err := b.lookup(s.Target)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(target)
-	m, err := cloneMount(target, true)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(m)
-	if err := setAttr(m, s.Attr|ReadOnly, true); err != nil {
-		return err
-	}
-	b.forget()
-	return attach(m, target)
 }
 
 // pivot swaps the roots. pivot_root(2) with the same directory twice stacks the old root on the new

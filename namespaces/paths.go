@@ -36,6 +36,21 @@ func (b *builder) lookup(target string) (int, error) {
 	return fd, nil
 }
 
+// itself opens an existing target as O_PATH, of a symbolic link the link. None may lie on the way.
+func (b *builder) itself(target string) (int, error) {
+	if !clean(target) {
+		return -1, errTarget
+	}
+	fd, err := unix.Openat2(b.root, target[1:], &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return -1, fmt.Errorf("open: %w", err)
+	}
+	return fd, nil
+}
+
 // makeDir opens the directory target as O_PATH and makes it and its missing parents; mode is for the
 // last one, and only when it is made here, which made says.
 func (b *builder) makeDir(target string, mode uint32) (fd int, made bool, err error) {

@@ -34,10 +34,8 @@ const (
 	OpProc Op = "proc"
 	// OpDevpts mounts a new devpts instance on Target.
 	OpDevpts Op = "devpts"
-	// OpMask covers Target, if it exists, with an empty read-only file or directory.
+	// OpMask covers Target with an empty read-only file or directory.
 	OpMask Op = "mask"
-	// OpReadOnly makes Target, if it exists, a read-only mount of itself.
-	OpReadOnly Op = "read-only"
 	// OpPivot makes the new tree the root, detaches the old one and makes the root mount read-only.
 	// No step may follow it.
 	OpPivot Op = "pivot"
@@ -84,7 +82,7 @@ type Step struct {
 	Inodes  uint64 // 0 for no limit; tmpfs only
 	Content []byte // OpFile
 	Owned   bool   // what is made belongs to the command's user and not to init's
-	// Optional lets the step be skipped when its source does not exist. Nothing else is forgiven.
+	// Optional lets the step be skipped when its source, or what it would mask, does not exist. Nothing else is forgiven.
 	Optional bool
 	// OrReadOnly lets an overlay that cannot be had become a read-only mount of Source.
 	OrReadOnly bool

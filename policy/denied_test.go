@@ -144,3 +144,27 @@ func TestNamedSockets(t *testing.T) {
 	}
 	must(t, p, fakeHost(files, 1000, "/home/ann", "/home/ann/work"))
 }
+
+// A denied path that is there must be there when it is covered; one below another mask is not, by then.
+func TestMasks(t *testing.T) {
+	files := debian().dir("/home/ann/work/keys", 1000).dir("/home/ann/work/keys/old", 1000).file("/home/ann/work/keys/old/id", "", 1000).file("/home/ann/work/.env", "", 1000)
+	p := Default()
+	p.Argv = []string{"python3"}
+	p.Deny = []string{"keys/old/id", "keys", "keys/old", ".env", "keys/none"}
+	plan := must(t, p, fakeHost(files, 1000, "/home/ann", "/home/ann/work"))
+	var got []string
+	for _, s := range plan.Tree.Steps {
+		if s.Op != namespaces.OpMask {
+			continue
+		}
+		if s.Why == whyDeny {
+			got = append(got, s.Target)
+		}
+		if s.Optional == (s.Why == whyDeny) {
+			t.Errorf("mask of %s (%s): optional is %v", s.Target, s.Why, s.Optional)
+		}
+	}
+	if want := []string{"/home/ann/work/keys", "/home/ann/work/.env"}; !slices.Equal(got, want) {
+		t.Errorf("masks are %q, want %q", got, want)
+	}
+}

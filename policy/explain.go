@@ -215,8 +215,6 @@ func (p *Plan) access(place string, h Host) Access {
 		a.Exists, write, a.Source = true, true, step.Source
 	case namespaces.OpProc:
 		a.Exists = true
-	case namespaces.OpReadOnly:
-		write = false
 	}
 	if a.Rule == "" || !own && !exact && step.Op != namespaces.OpProc && step.Op != namespaces.OpDevpts {
 		a.Rule = "nothing grants it"

@@ -74,7 +74,7 @@ func (b *builder) addProc() {
 		if err != nil || info.Mode&0o007 == 0 {
 			continue
 		}
-		b.step(namespaces.Step{Op: namespaces.OpMask, Target: m.path, Why: m.why})
+		b.step(namespaces.Step{Op: namespaces.OpMask, Target: m.path, Optional: true, Why: m.why})
 	}
 }
 

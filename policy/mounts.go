@@ -51,7 +51,7 @@ func (b *builder) checkMounts() error {
 		for i := range b.system {
 			c := &b.system[i]
 			if place := move(m.Point, c.step.Source, c.step.Target); within(c.step.Source, m.Point) && b.shows(c, place) {
-				b.step(namespaces.Step{Op: namespaces.OpMask, Target: place, Why: "the kernel's: " + m.Type})
+				b.step(namespaces.Step{Op: namespaces.OpMask, Target: place, Optional: true, Why: "the kernel's: " + m.Type})
 			}
 		}
 	}

@@ -76,11 +76,28 @@ func (b *builder) buildTree() error {
 			b.step(namespaces.Step{Op: namespaces.OpSymlink, Source: link.text, Target: link.path, Why: link.why})
 		}
 	}
-	for _, path := range b.masks {
-		b.step(namespaces.Step{Op: namespaces.OpMask, Target: path, Why: "--deny"})
-	}
+	b.addMasks()
 	b.step(namespaces.Step{Op: namespaces.OpPivot, Target: "/", Why: "the new root"})
 	return b.checkCount()
+}
+
+// addMasks covers what was denied. What lies below another mask is not there any more when its turn would come. A denied
+// path that is there now must be there when it is to be covered: whoever moves it away meanwhile could bring it back.
+func (b *builder) addMasks() {
+	steps := b.plan.Tree.Steps
+	for _, path := range b.masks {
+		hidden := slices.ContainsFunc(b.masks, func(other string) bool { return below(other, path) }) ||
+			slices.ContainsFunc(steps, func(s namespaces.Step) bool { return s.Op == namespaces.OpMask && within(s.Target, path) })
+		if hidden {
+			continue
+		}
+		there := false
+		if c := b.cover(path); c != nil && c.bound() {
+			_, err := lstat(b.host.FS, move(path, c.step.Target, c.step.Source))
+			there = err == nil
+		}
+		b.step(namespaces.Step{Op: namespaces.OpMask, Target: path, Optional: !there, Why: whyDeny})
+	}
 }
 
 // maxOwned is how many mounts can be handed to init: SCM_MAX_FD (<net/scm.h>) is 253 descriptors for one

@@ -116,7 +116,7 @@ func explainStep(e *policy.Error, p *policy.Plan, f *failure) {
 		namespaces.OpDevice:  "mount " + s.Source + " on", namespaces.OpTmpfs: "mount tmpfs on",
 		namespaces.OpScratch: "mount scratch on", namespaces.OpOutput: "mount an output folder on", namespaces.OpProc: "mount proc on",
 		namespaces.OpDevpts: "mount devpts on", namespaces.OpMask: "mask",
-		namespaces.OpReadOnly: "make read-only", namespaces.OpPivot: "pivot to the new root",
+		namespaces.OpPivot: "pivot to the new root",
 	}
 	e.Step, e.Object = verbs[s.Op], s.Target
 	switch {
@@ -128,6 +128,8 @@ func explainStep(e *policy.Error, p *policy.Plan, f *failure) {
 	case s.Op == namespaces.OpOverlay && f.errno != unix.ELOOP && f.errno != unix.ENOENT:
 		cause, fix := overlayCause(f.errno)
 		e.Hint = cause + "; --workspace-mode ro or rw can" + fix
+	case s.Op == namespaces.OpMask && (f.errno == unix.ENOENT || f.errno == unix.ENOTDIR || f.errno == unix.ELOOP):
+		e.Hint = "the path went away, or became a link, while gobox started, and could come back uncovered; run it again"
 	case s.Op == namespaces.OpBind && f.errno == unix.ELOOP:
 		e.Hint = "the path changed to a symbolic link while gobox started; run it again"
 	case s.Op == namespaces.OpBind && f.errno == unix.EACCES:
