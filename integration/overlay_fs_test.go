@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,7 +58,7 @@ func mounted(t *testing.T, kind string) string {
 		do("mount", "-o", "loop", "-t", kind, image, top)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(top, 0); err != nil {
+		if err := unmount(top); err != nil {
 			t.Errorf("umount %s: %v", top, err)
 			_ = syscall.Unmount(top, syscall.MNT_DETACH)
 		}
@@ -66,6 +67,15 @@ func mounted(t *testing.T, kind string) string {
 		t.Fatal(err)
 	}
 	return top
+}
+
+// unmount waits for the descriptors that a process of another test's has until it is executed.
+func unmount(top string) error {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if err := syscall.Unmount(top, 0); !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // fixture makes a workspace of everything that is awkward, of one owner.

@@ -22,8 +22,8 @@ type Request struct {
 	WorkspaceMode  string
 	IdempotencyKey string
 
-	// Durable records are on the disk before Finish returns, and space for them is set aside before the run starts.
-	// Others survive the death of gobox, and may be lost when the machine goes down within half a minute.
+	// Durable records are on the disk already before the run starts, with space for what comes later. Every record is
+	// on the disk when Finish returns.
 	Durable bool
 	// Capture makes the files stdout and stderr.
 	Capture bool
@@ -38,6 +38,7 @@ type Run struct {
 	root     dir // the state directory
 	runs     dir // its runs/
 	dir      dir // the run's own, whose lock we hold
+	request  int // request.json
 	events   int
 	written  int64 // bytes of events.jsonl
 	count    int
@@ -66,7 +67,7 @@ const (
 	// are always written.
 	maxEvents = 10_000
 	// reserved is set aside for result.json and as much for events.jsonl in a durable record, so that a disk which
-	// the run fills does not cost its record.
+	// the run fills does not cost its record. In bytes.
 	reserved = 256 << 10
 )
 
@@ -80,7 +81,7 @@ func Open(path string, q Request) (*Run, error) {
 	} else if !ValidID(id) {
 		return nil, invalid("use run id", id, "a run id is 1 to 64 of A-Z a-z 0-9 . _ -, and starts with none of the last three but _")
 	}
-	r := &Run{id: id, root: dir{fd: -1}, runs: dir{fd: -1}, dir: dir{fd: -1}, events: -1, result: -1,
+	r := &Run{id: id, root: dir{fd: -1}, runs: dir{fd: -1}, dir: dir{fd: -1}, request: -1, events: -1, result: -1,
 		clock: clock{now}, durable: q.Durable, status: q.Status}
 	if err := r.open(path, &q, now); err != nil {
 		r.Close()
@@ -96,7 +97,7 @@ func Unrecorded(q Request) *Run {
 	if id == "" {
 		id = NewID(now)
 	}
-	return &Run{id: id, root: dir{fd: -1}, runs: dir{fd: -1}, dir: dir{fd: -1}, events: -1, result: -1,
+	return &Run{id: id, root: dir{fd: -1}, runs: dir{fd: -1}, dir: dir{fd: -1}, request: -1, events: -1, result: -1,
 		clock: clock{now}, status: q.Status}
 }
 
@@ -158,16 +159,10 @@ func (r *Run) named() error {
 }
 
 func (r *Run) fill(q *Request, now time.Time) (err error) {
-	fd, err := r.dir.create(requestName, 0)
-	if err != nil {
+	if r.request, err = r.dir.create(requestName, 0); err != nil {
 		return err
 	}
-	err = writeAll(fd, q.appendJSON(nil, r.id, now))
-	if err == nil && r.durable {
-		err = unix.Fsync(fd)
-	}
-	unix.Close(fd)
-	if err != nil {
+	if err := writeAll(r.request, q.appendJSON(nil, r.id, now)); err != nil {
 		return failure("write", r.dir.path+"/"+requestName, err)
 	}
 	if r.events, err = r.dir.create(eventsName, unix.O_APPEND); err != nil {
@@ -197,22 +192,6 @@ func (r *Run) capture(name string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), r.dir.path+"/"+name), nil
-}
-
-// reserve makes sure that the record can be written later on, and puts what there is on the disk.
-func (r *Run) reserve() error {
-	for _, fd := range []int{r.result, r.events} {
-		err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, reserved)
-		if err != nil && err != unix.EOPNOTSUPP && err != unix.ENOSYS {
-			return failure("reserve space in", r.dir.path, err)
-		}
-	}
-	for _, d := range []dir{r.dir, r.runs} {
-		if err := unix.Fsync(d.fd); err != nil {
-			return failure("sync", d.path, err)
-		}
-	}
-	return nil
 }
 
 // appendJSON appends the content of request.json. That the writer lives is told by its lock; in a durable record PID, start
@@ -360,8 +339,8 @@ func (r *Run) Event(ev Event) error {
 	return nil
 }
 
-// Finish writes the result, which is there whole or not at all, and closes the record. It sets RunID. The error is that
-// of the result or, with the result written, the first one that an event met.
+// Finish writes the result, which is there whole or not at all, waits until the record is on the disk, and closes it. It sets
+// RunID. The error is that of the result or, with the result written, the first one that an event or the disk met.
 func (r *Run) Finish(res *Result) error {
 	if r == nil || r.finished {
 		return nil
@@ -372,12 +351,7 @@ func (r *Run) Finish(res *Result) error {
 	if r.dir.fd < 0 {
 		return r.err
 	}
-	if r.durable {
-		r.keep(r.syncFiles())
-	}
-	fd := r.result
-	r.result = -1
-	if err := r.dir.settle(fd, resultTemp, resultName, r.dir.path+"/"+resultName, res.AppendJSON(nil), r.durable); err != nil {
+	if err := r.commit(res.AppendJSON(nil)); err != nil {
 		return err
 	}
 	if err := r.inPlace(); err != nil {
@@ -390,22 +364,6 @@ func (r *Run) keep(err error) {
 	if r.err == nil {
 		r.err = err
 	}
-}
-
-func (r *Run) syncFiles() error {
-	_ = unix.Ftruncate(r.events, r.written) // gives back what was reserved
-	if err := unix.Fdatasync(r.events); err != nil {
-		return failure("sync", r.dir.path+"/"+eventsName, err)
-	}
-	for _, f := range []*os.File{r.stdout, r.stderr} {
-		if f == nil {
-			continue
-		}
-		if err := unix.Fdatasync(int(f.Fd())); err != nil {
-			return failure("sync", f.Name(), err)
-		}
-	}
-	return nil
 }
 
 // inPlace finds out whether the record is still where a reader would look for it.
@@ -439,7 +397,7 @@ func (r *Run) Close() {
 			f.Close()
 		}
 	}
-	for _, fd := range []*int{&r.events, &r.result, &r.dir.fd, &r.runs.fd, &r.root.fd} {
+	for _, fd := range []*int{&r.request, &r.events, &r.result, &r.dir.fd, &r.runs.fd, &r.root.fd} {
 		if *fd >= 0 {
 			unix.Close(*fd)
 			*fd = -1

@@ -68,6 +68,9 @@ func runPlan(say messages, waiting *sandbox.Sandbox, name string, plan *policy.P
 	tellWorktree(say, plan, result)
 	tellForeign(say, r)
 	tellNetwork(say, plan, r, result)
+	if r.unrecorded != nil {
+		say.hint("this run has no record, or not all of one: " + r.unrecorded.Error() + "; --audit DIR keeps it elsewhere")
+	}
 	tellChanges(say, r, result)
 	tellAside(say, plan, result)
 	tellDelivered(say, plan, result)

@@ -91,10 +91,12 @@ type recorded struct {
 	captureErr error
 	written    *record.Result
 
-	set     *changes.Set // what the command wrote to an overlay; nil without one
-	unkept  bool         // there was no record to keep it in
-	foreign *foreign     // what it could not change there, for all we know; nil for nothing
-	durable bool
+	set    *changes.Set // what the command wrote to an overlay; nil without one
+	unkept bool         // there was no record to keep it in
+	// unrecorded is why there is no record, or no whole one, that nobody asked for.
+	unrecorded error
+	foreign    *foreign // what it could not change there, for all we know; nil for nothing
+	durable    bool
 
 	// A record that nobody insists on is opened while init builds the sandbox: later does it, and early holds the
 	// events until then.
@@ -174,11 +176,16 @@ func newRecorded(f *recordFlags, name string, plan *policy.Plan, output *inspect
 		return nil, nil, recordError(err)
 	}
 	if !r.insists() {
+		noDir := err
 		r.later = func() {
 			digest()
-			if r.run, err = record.Open(dir, q); err != nil {
+			err := noDir
+			if err == nil {
+				r.run, err = record.Open(dir, q)
+			}
+			if err != nil {
 				// Nobody asked for it, and where there is no place for one (a service without HOME) the run goes on.
-				r.run = record.Unrecorded(q)
+				r.run, r.unrecorded = record.Unrecorded(q), err
 			}
 		}
 		return r, nil, nil
@@ -333,6 +340,9 @@ func (r *recorded) finish(res sandbox.Result, runErr error) error {
 	}
 	if err != nil && r.insists() {
 		return recordError(err)
+	}
+	if r.unrecorded == nil {
+		r.unrecorded = err
 	}
 	return nil
 }

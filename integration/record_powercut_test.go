@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gobox/integration/harness"
+)
+
+// TestRecordAfterPowerCut takes a copy of the disk at the moment gobox returns, as a machine that loses its power then would
+// find it: all that was only in memory is not in it.
+func TestRecordAfterPowerCut(t *testing.T) {
+	for _, kind := range []string{"ext4", "xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			suite.Each(t, func(t *testing.T, b *harness.Box) {
+				for name, flags := range map[string][]string{"plain": nil, "durable": {"--result", "record.json"}, "captured": {"--capture"}} {
+					t.Run(name, func(t *testing.T) { powerCut(t, b, kind, flags) })
+				}
+			})
+		})
+	}
+}
+
+func powerCut(t *testing.T, b *harness.Box, kind string, flags []string) {
+	disk := mounted(t, kind)
+	image := filepath.Join(filepath.Dir(disk), "image")
+	state := filepath.Join(disk, "state")
+	b.Mkdir(t, state)
+	syncAll(t, disk)
+
+	// The control: what nobody has synced is not there afterwards.
+	control := filepath.Join(disk, "unsynced")
+	if err := os.WriteFile(control, []byte("unsynced"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	res := b.Run(t, harness.Run{
+		Flags: append([]string{"--run-id", "cut", "--workspace-mode", "ro"}, flags...), Env: []string{"XDG_STATE_HOME=" + state},
+		Argv: []string{"/bin/sh", "-c", "echo said; exit 7"}, Dir: b.Work,
+	})
+	copied := image + ".cut"
+	if err := copyHoles(copied, image); err != nil {
+		t.Fatal(err)
+	}
+	if res.Code != 7 {
+		t.Fatal(res)
+	}
+	dir := filepath.Join(state, "gobox/runs/cut")
+	want := contents(t, dir)
+	if len(want["result.json"]) == 0 || len(want["events.jsonl"]) == 0 || len(want["request.json"]) == 0 {
+		t.Fatalf("the record has %d files: %v", len(want), res)
+	}
+	if err := unmount(disk); err != nil {
+		t.Fatal(err)
+	}
+	// In the mount namespaces of tests beside this one it may live on for a moment, and the copy would be taken for the same disk.
+	waitFor(t, "the disk to be given up", func() bool {
+		files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+		for _, f := range files {
+			if name, _ := os.ReadFile(f); strings.TrimSpace(string(name)) == image {
+				return false
+			}
+		}
+		return true
+	})
+	if out, err := exec.Command("mount", "-o", "loop", "-t", kind, copied, disk).CombinedOutput(); err != nil {
+		t.Fatalf("mount what was left: %v %s", err, out)
+	}
+	if got, _ := os.ReadFile(control); len(got) != 0 {
+		t.Fatalf("the control was on the disk too: %q", got)
+	}
+	got := contents(t, dir)
+	for name, content := range want {
+		if !bytes.Equal(got[name], content) {
+			t.Errorf("%s is %d bytes and was %d: %.300q", name, len(got[name]), len(content), got[name])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d files and not %d", len(got), len(want))
+	}
+}
+
+func syncAll(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contents are those of the regular files in dir.
+func contents(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			if all[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	return all
+}
+
+// copyHoles copies a file and keeps its holes.
+func copyHoles(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := out.Truncate(info.Size()); err != nil {
+		return err
+	}
+	const seekData, seekHole = 3, 4 // lseek(2)
+	for at := int64(0); ; {
+		data, err := in.Seek(at, seekData)
+		if err != nil {
+			return nil //nolint:nilerr // ENXIO: nothing but a hole is left
+		}
+		hole, err := in.Seek(data, seekHole)
+		if err != nil {
+			return fmt.Errorf("find a hole: %w", err)
+		}
+		if _, err := in.Seek(data, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := out.Seek(data, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(out, in, hole-data); err != nil {
+			return err
+		}
+		at = hole
+	}
+}
