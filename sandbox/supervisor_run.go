@@ -76,6 +76,7 @@ func (r *run) loop() (Result, error) {
 	}
 	defer func() { r.network.close(r.spec) }()
 	var space [11]unix.PollFd
+	late := 0
 	for {
 		fds := append(space[:0],
 			unix.PollFd{Fd: int32(r.sandbox.pidfd), Events: unix.POLLIN},
@@ -105,16 +106,12 @@ func (r *run) loop() (Result, error) {
 			fds = append(fds, unix.PollFd{Fd: fd, Events: unix.POLLIN})
 		}
 		if !poll(fds, earlier(r.next, r.tick)) {
+			late = 0
 			if r.next.IsZero() || time.Now().Before(r.next) {
 				r.onTick()
-				continue
-			}
-			if r.killed && time.Since(r.endedAt) >= teardownLimit {
-				// Something in the kernel holds a process that is already dead. It cannot run any more.
+			} else if r.expire() {
 				return r.result(0, true)
 			}
-			r.next = time.Time{}
-			r.due()
 			continue
 		}
 		if fds[1].Revents != 0 {
@@ -156,7 +153,35 @@ func (r *run) loop() (Result, error) {
 				return r.result(st, false)
 			}
 		}
+		// Where something is always ready, time is over all the same.
+		now := time.Now()
+		if !r.tick.IsZero() && !now.Before(r.tick) {
+			r.onTick()
+		}
+		if r.next.IsZero() || now.Before(r.next) {
+			late = 0
+		} else if late++; late > lateRounds {
+			late = 0
+			if r.expire() {
+				return r.result(0, true)
+			}
+		}
 	}
+}
+
+// lateRounds is how often the loop takes in what is ready although time is over: what was in time and only seen late, by
+// a process that was stopped, counts as in time, and is seen in as many rounds as init has messages.
+const lateRounds = 64
+
+// expire does what was due. It says whether the sandbox has to be given up.
+func (r *run) expire() (survived bool) {
+	if r.killed && time.Since(r.endedAt) >= teardownLimit {
+		// Something in the kernel holds a process that is already dead. It cannot run any more.
+		return true
+	}
+	r.next = time.Time{}
+	r.due()
+	return false
 }
 
 // control is what to poll for the caller's control descriptor.
