@@ -39,8 +39,8 @@ type Config struct {
 	// fails. The result has a method CloseWrite. nil: tlsclient.Client.
 	TLS func(ctx context.Context, conn net.Conn, name string) (net.Conn, error)
 
-	// Own gives the addresses of the host itself; nil: those of its interfaces.
-	Own func() ([]netip.Addr, error)
+	// Own gives the addresses of the host itself; nil: those that its kernel takes for its own.
+	Own func() ([]netip.Prefix, error)
 
 	// Observe gets each event. It is called from many goroutines and must not block. Floods are counted in the Summary
 	// and not observed one by one. May be nil.

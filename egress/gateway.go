@@ -93,7 +93,7 @@ func newGateway(cfg Config) (*Gateway, error) {
 		cfg.Resolver = HostResolver{}
 	}
 	if cfg.Own == nil {
-		cfg.Own = interfaceAddrs
+		cfg.Own = hostAddresses
 	}
 	g := &Gateway{
 		cfg:         cfg,

@@ -105,7 +105,7 @@ func newRig(t *testing.T, port int, rules []string, opts ...option) *rig {
 		Policy:   policyOf(t, rules...),
 		Pool4:    netip.MustParsePrefix(testPool),
 		Resolver: r,
-		Own:      func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("9.9.9.9")}, nil },
+		Own:      func() ([]netip.Prefix, error) { return []netip.Prefix{netip.MustParsePrefix("9.9.9.9/32")}, nil },
 		Observe: func(e Event) {
 			r.mu.Lock()
 			r.events = append(r.events, e)

@@ -141,14 +141,14 @@ func (p Policy) decide(h hostname.Host, port uint16) Decision {
 
 // Resolved decides about an address that an allowed name resolved to: a public one, or one that a rule about addresses
 // names as well. name is for the text. own are the addresses of the host itself.
-func (p Policy) Resolved(name string, a netip.Addr, port uint16, own []netip.Addr) Decision {
+func (p Policy) Resolved(name string, a netip.Addr, port uint16, own []netip.Prefix) Decision {
 	a = a.Unmap()
 	d := Decision{Target: hostname.Host{Name: name}.HostPort(port)}
 	if name == "" {
 		d.Target = netip.AddrPortFrom(a, port).String()
 	}
 	c := address.Classify(a)
-	isOwn := slices.Contains(own, a)
+	isOwn := slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(a) })
 	switch {
 	case c.Never:
 		d.Reason = fmt.Sprintf("its address %s is %s, which no rule allows", a, c.Refused)

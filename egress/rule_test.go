@@ -191,7 +191,10 @@ func TestN15N16Decide(t *testing.T) {
 
 func TestResolved(t *testing.T) {
 	p := policyOf(t, "example.com", "10.1.0.0/16:443", "192.168.7.7:443")
-	own := []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("192.168.7.7")}
+	var own []netip.Prefix
+	for _, p := range []string{"10.1.0.1/32", "10.1.9.0/24", "93.184.216.34/32", "192.168.7.7/32", "2001:db8:9::/48"} {
+		own = append(own, netip.MustParsePrefix(p))
+	}
 	for _, c := range []struct {
 		addr   string
 		port   uint16
@@ -206,6 +209,8 @@ func TestResolved(t *testing.T) {
 		{"10.2.2.3", 443, false, "private", "--allow-net 10.2.2.3:443"},
 		{"::ffff:10.2.2.3", 443, false, "private", "--allow-net 10.2.2.3:443"},
 		{"10.1.0.1", 443, false, "this host itself", "--allow-net 10.1.0.1:443"},
+		{"10.1.9.200", 443, false, "this host itself", "--allow-net 10.1.9.200:443"},
+		{"2001:db8:9::1", 443, false, "this host itself", "--allow-net [2001:db8:9::1]:443"},
 		{"93.184.216.34", 443, false, "this host itself", "--allow-net 93.184.216.34:443"},
 		{"192.168.7.7", 443, true, "", ""},
 		{"127.0.0.1", 443, false, "loopback", ""},
