@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -43,8 +44,12 @@ func overMemoryOf(t *testing.T, b *harness.Box, limit uint64, attempt ...string)
 	t.Helper()
 	heavy.Lock()
 	defer heavy.Unlock()
+	patience := "30s"
+	if os.Getenv("GOBOX_SLOW") != "" { // on an emulated processor
+		patience = "150s"
+	}
 	res, rec := recorded(t, b, harness.Run{
-		Flags: []string{"--memory", fmt.Sprint(limit), "--timeout", "30s", "--grace", "100ms"},
+		Flags: []string{"--memory", fmt.Sprint(limit), "--timeout", patience, "--grace", "100ms"},
 		Argv:  append(append([]string{b.Probe}, attempt...), b.Marker),
 	})
 	if res.Code != 137 || rec.Outcome != record.MemoryLimit {

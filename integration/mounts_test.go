@@ -128,11 +128,13 @@ func TestF16MountTargetSwappedDuringStart(t *testing.T) {
 				Flags: []string{"--workspace-mode", "rw", "--ro", filepath.Dir(given.Path) + ":" + parent + "/target"},
 				Argv:  []string{b.Probe, "open", "r", parent + "/secret.txt", "+", "open", "r", secret.Path, "+", "write", secret.Path, "x"},
 			})
-			switch res.Code {
-			case 0:
+			// What is swapped while gobox looks through the workspace in the end cannot be looked through, and it says so.
+			swapped := res.Code == 74 && strings.Contains(string(res.Stderr), "protected: not all that the command could write to was looked at")
+			switch {
+			case res.Code == 0 || swapped:
 				ran++
 				harness.Parse(t, res.Stdout).Refused(t, frozen, "open r "+parent+"/secret.txt", "open r "+secret.Path, "write "+secret.Path+" x")
-			case 125:
+			case res.Code == 125:
 			default:
 				t.Fatalf("want a refusal or a run, got %v", res)
 			}
