@@ -274,7 +274,7 @@ func (d dir) settle(fd int, temp, name, path string, content []byte, sync bool) 
 		return failure("write", path, err)
 	}
 	if sync {
-		if err := unix.Fsync(d.fd); err != nil {
+		if err := syncDir(d.fd); err != nil {
 			return failure("sync directory of", path, err)
 		}
 	}

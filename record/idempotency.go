@@ -248,7 +248,7 @@ func (c *Claim) write(entry claimed) error {
 		err = unix.Fsync(c.fd)
 	}
 	if err == nil {
-		err = unix.Fsync(c.dir.fd)
+		err = syncDir(c.dir.fd)
 	}
 	return failure("write", c.dir.path+"/"+c.name, err)
 }

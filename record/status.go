@@ -176,7 +176,7 @@ func (f *ResultFile) WriteJSON(content []byte) error {
 		err = f.link()
 	}
 	if err == nil && f.sync {
-		err = unix.Fsync(f.dir.fd)
+		err = syncDir(f.dir.fd)
 	}
 	return failure("write", path, err)
 }

@@ -1,7 +1,9 @@
 package record
 
 import (
+	"fmt"
 	"os"
+	"path"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,30 +39,34 @@ func (r *Run) commit(content []byte) error {
 	}
 	fd := r.result
 	r.result = -1
-	if !r.journaled() {
-		r.keep(r.syncFiles())
-		if err := r.dir.settle(fd, resultTemp, resultName, r.dir.path+"/"+resultName, content, true); err != nil {
-			return err
-		}
-		r.keep(r.syncDirs())
-		return nil
-	}
-	// The others' data first, so that the disk has all of it at once.
-	for _, f := range r.others() {
-		_ = unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-	}
 	path := r.dir.path + "/" + resultName
+	journaled := r.journaled()
+	if journaled {
+		// The others' data first, so that the disk has all of it at once.
+		for _, f := range r.others() {
+			_ = unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+		}
+	}
 	err := writeAll(fd, content)
 	if err == nil {
 		err = unix.Ftruncate(fd, int64(len(content))) // gives back what was reserved
 	}
-	if err == nil {
-		err = writeBack(fd) // before its name, or a result without content could come to be on the disk
-	}
-	for _, f := range r.others() {
-		if err := writeBack(f.fd); err != nil {
-			r.keep(failure("sync", f.path, err))
+	// All of the content before the name, or a result could come to be on the disk without it.
+	if journaled {
+		if err == nil {
+			err = writeBack(fd)
 		}
+		for _, f := range r.others() {
+			if err := writeBack(f.fd); err != nil {
+				r.keep(failure("sync", f.path, err))
+			}
+		}
+	} else {
+		wait := syncing(append(r.others(), namedFD{r.runs.fd, r.runs.path}, namedFD{r.root.fd, r.root.path}))
+		if err == nil {
+			err = unix.Fsync(fd)
+		}
+		r.keep(wait())
 	}
 	if err == nil {
 		err = unix.Renameat(r.dir.fd, resultTemp, r.dir.fd, resultName)
@@ -70,7 +76,11 @@ func (r *Run) commit(content []byte) error {
 		_ = unix.Unlinkat(r.dir.fd, resultTemp, 0)
 		return failure("write", path, err)
 	}
-	err = unix.Fsync(fd)
+	if journaled {
+		err = unix.Fsync(fd)
+	} else {
+		err = syncDir(r.dir.fd)
+	}
 	if cerr := unix.Close(fd); err == nil {
 		err = cerr
 	}
@@ -79,11 +89,27 @@ func (r *Run) commit(content []byte) error {
 
 // journaled tells a file system whose journal takes down all changes to names, sizes and places of blocks in their order
 // and as one, so that a single fsync(2), for which everything waits, takes all that went before with it: ext4
-// (Documentation/filesystems/ext4/journal.rst). Others promise no more than fsync(2) does, for each file and directory. Without
-// a journal ext4 promises nothing about names after a crash, until e2fsck has run.
+// (Documentation/filesystems/ext4/journal.rst). Others promise no more than fsync(2) does, for each file and directory, and so
+// does an ext4 without a journal, whose number is the same, as is that of ext2 and ext3.
 func (r *Run) journaled() bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(r.dir.fd, &st) == nil && st.Type == unix.EXT4_SUPER_MAGIC
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if unix.Fstatfs(r.dir.fd, &fs) != nil || fs.Type != unix.EXT4_SUPER_MAGIC || unix.Fstat(r.dir.fd, &st) != nil {
+		return false
+	}
+	return hasJournal(st.Dev)
+}
+
+// hasJournal says whether the ext4 on a disk is known to have a journal: in a container without /sys it is not.
+func hasJournal(dev uint64) bool {
+	// A link to the disk's own folder, whose name is the one that ext4 goes by.
+	link := make([]byte, unix.PathMax)
+	n, err := unix.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev)), link)
+	if err != nil {
+		return false
+	}
+	task := readProc("/sys/fs/ext4/" + path.Base(string(link[:n])) + "/journal_task")
+	return len(task) > 0 && task[0] >= '0' && task[0] <= '9' // without one it is "<none>"
 }
 
 // writeBack waits until the data of a file has been handed to the disk, which may still have it in a cache of its own
@@ -117,21 +143,31 @@ func (r *Run) others() []namedFD {
 	return all
 }
 
-func (r *Run) syncFiles() error {
-	for _, f := range r.others() {
-		if err := unix.Fdatasync(f.fd); err != nil {
-			return failure("sync", f.path, err)
+// syncing begins to sync all of the files, and gives what waits for it: at once they take little longer than the slowest.
+func syncing(files []namedFD) (wait func() error) {
+	done := make(chan error, len(files))
+	for _, f := range files {
+		go func() { done <- failure("sync", f.path, syncDir(f.fd)) }()
+	}
+	return func() (err error) {
+		for range files {
+			if e := <-done; err == nil {
+				err = e
+			}
 		}
+		return err
+	}
+}
+
+// syncDir is fsync(2) for directories too, of which some file systems (vboxsf) have nothing to sync.
+func syncDir(fd int) error {
+	if err := unix.Fsync(fd); err != unix.EINVAL {
+		return err
 	}
 	return nil
 }
 
 // syncDirs puts the names on the disk, those of directories included that are new.
 func (r *Run) syncDirs() error {
-	for _, d := range []dir{r.dir, r.runs, r.root} {
-		if err := unix.Fsync(d.fd); err != nil {
-			return failure("sync", d.path, err)
-		}
-	}
-	return nil
+	return syncing([]namedFD{{r.dir.fd, r.dir.path}, {r.runs.fd, r.runs.path}, {r.root.fd, r.root.path}})()
 }
