@@ -96,6 +96,7 @@ type recorded struct {
 	// unrecorded is why there is no record, or no whole one, that nobody asked for.
 	unrecorded error
 	foreign    *foreign // what it could not change there, for all we know; nil for nothing
+	durable    bool
 
 	// A record that nobody insists on is opened while init builds the sandbox: later does it, and early holds the
 	// events until then.
@@ -141,6 +142,7 @@ func newRecorded(f *recordFlags, name string, plan *policy.Plan, output *inspect
 		Workspace: plan.Workspace.Path, WorkspaceMode: string(plan.Workspace.Mode), IdempotencyKey: f.key,
 		Durable: f.durable || f.audit != "" || f.key != "" || f.result != "", Capture: f.capture || f.key != "" || output.captures(),
 	}
+	r.durable = q.Durable
 	digest := func() {
 		r.policy.SHA256 = sandbox.Digest(plan)
 		q.Policy = r.policy
@@ -251,7 +253,7 @@ func (r *recorded) collect(upper *os.File, ended sandbox.Result) error {
 		return err
 	}
 	defer dir.Close()
-	r.set, err = changes.Collect(ctx, up, low, dir, changes.Options{Workspace: r.plan.Workspace.Path, Started: r.start, Secret: r.inspect.finder()})
+	r.set, err = changes.Collect(ctx, up, low, dir, changes.Options{Workspace: r.plan.Workspace.Path, Started: r.start, Durable: r.durable, Secret: r.inspect.finder()})
 	return err
 }
 

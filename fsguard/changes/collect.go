@@ -43,6 +43,7 @@ type Options struct {
 	Limits    Limits
 	Workspace string    // its path on the host, kept in the set for apply
 	Started   time.Time // when the command was started: older changes of the workspace are what it saw; zero when unknown
+	Durable   bool      // the set is on the disk when Collect returns
 	// Secret tells whether there is something in a new content, name or link that is not for everybody; nil for never.
 	Secret func(io.Reader) (bool, error)
 }
@@ -50,14 +51,14 @@ type Options struct {
 // Collect compares upper, the upper directory of an overlay mount that is in use no more, with lower, its lower
 // directory (nil for an empty one), and stores the set in the run directory. The set is refused whole, with no error
 // and [Set].Refused set, when a limit or ctx ends it or something cannot be read; an error is that of the run
-// directory. Nothing is stored when there is nothing to tell, and what is, is on the disk when Collect returns. The cost grows with what is in upper and what was
+// directory. Nothing is stored when there is nothing to tell. The cost grows with what is in upper and what was
 // deleted of lower.
 //
 // Upper must be mounted without redirect_dir and metacopy, and with userxattr unless trusted.* is readable. Modes in
 // it are changed where they keep the caller from reading. The mode of the root itself is no change.
 func Collect(ctx context.Context, upper, lower, run *fsguard.Root, o Options) (*Set, error) {
 	c := &collector{ctx: ctx, upper: upper, lower: lower, limits: o.Limits.filled(), started: o.Started, secret: o.Secret}
-	c.store = &store{run: run, hashed: c.limits.Hashed, limit: c.limits.Size, size: c.limits.Size}
+	c.store = &store{run: run, sync: o.Durable, hashed: c.limits.Hashed, limit: c.limits.Size, size: c.limits.Size}
 	set := &Set{Workspace: o.Workspace}
 	err := c.walk()
 	var failed *storeError

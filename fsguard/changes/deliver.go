@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"gobox/fsguard"
 )
 
@@ -258,5 +260,10 @@ func (d *delivery) sync() error {
 	if len(d.set.Entries) <= fewFiles {
 		return d.to.Sync(".")
 	}
-	return syncFS(d.to)
+	fd, err := unix.Openat(d.to.Fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("openat", err)
+	}
+	defer unix.Close(fd)
+	return os.NewSyscallError("syncfs", unix.Syncfs(fd))
 }

@@ -33,13 +33,12 @@ func (e *storeError) Unwrap() error { return e.err }
 // store writes the changes directory of a run directory.
 type store struct {
 	run    *fsguard.Root
+	sync   bool
 	made   bool
-	blobs  int      // how many there are
-	few    []string // their names, unless there are more than fewFiles
-	limit  int64    // of new contents
-	size   int64    // of it, still to spend
-	hashed int64    // of the old ones
-	kept   int64    // of old contents, so far
+	limit  int64 // of new contents
+	size   int64 // of it, still to spend
+	hashed int64 // of the old ones
+	kept   int64 // of old contents, so far
 	// The old content last described, which is worth keeping if it turns out to be changed.
 	old    []byte
 	oldSum string
@@ -67,7 +66,7 @@ func (s *store) abandon(err error) error {
 	if !s.made {
 		return err
 	}
-	s.made, s.blobs, s.few = false, 0, nil
+	s.made = false
 	// Not with the collector's context: it may be what ended it.
 	if gone := s.run.RemoveAll(context.Background(), changesDir); err == nil && gone != nil {
 		err = &storeError{gone}
@@ -83,61 +82,20 @@ func (s *store) finish(set *Set) error {
 	if err != nil {
 		return &storeError{err}
 	}
-	if err := s.syncBlobs(); err != nil {
+	if s.sync {
+		if err := s.run.Sync(blobsDir); err != nil {
+			return &storeError{err}
+		}
+	}
+	if err := replace(s.run, manifestName, append(b, '\n'), s.sync); err != nil {
 		return &storeError{err}
 	}
-	if err := replace(s.run, manifestName, append(b, '\n'), true); err != nil {
-		return &storeError{err}
-	}
-	if err := s.run.Sync("."); err != nil {
-		return &storeError{err}
+	if s.sync {
+		if err := s.run.Sync("."); err != nil {
+			return &storeError{err}
+		}
 	}
 	return nil
-}
-
-// syncBlobs puts the contents on the disk: of what the command wrote to its layer, nothing else is left once it is gone.
-func (s *store) syncBlobs() error {
-	if s.blobs > fewFiles {
-		return syncFS(s.run)
-	}
-	files := make([]*os.File, 0, len(s.few))
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
-	for _, name := range s.few {
-		f, err := s.run.Open(name)
-		if err != nil {
-			return err
-		}
-		files = append(files, f)
-		// All of them are on their way before the first is waited for.
-		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-	}
-	for _, f := range files {
-		if err := f.Sync(); err != nil {
-			return err
-		}
-	}
-	return s.run.Sync(blobsDir)
-}
-
-// syncFS puts the whole file system of a folder on its disk.
-func syncFS(root *fsguard.Root) error {
-	fd, err := unix.Openat(root.Fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("openat", err)
-	}
-	defer unix.Close(fd)
-	return os.NewSyscallError("syncfs", unix.Syncfs(fd))
-}
-
-// stored notes that there is one more blob.
-func (s *store) stored(name string) {
-	if s.blobs++; s.blobs <= fewFiles {
-		s.few = append(s.few, name)
-	}
 }
 
 // put stores the content of f unless it is that of old, and gives its size and SHA-256.
@@ -163,6 +121,9 @@ func (s *store) put(ctx context.Context, f *os.File, old *State) (int64, string,
 	s.size -= size
 	if errors.Is(err, fsguard.ErrLimit) {
 		err = &fsguard.LimitError{What: "bytes of content", Max: s.limit}
+	}
+	if err == nil && s.sync {
+		err = to.Sync()
 	}
 	if closeErr := to.Close(); err == nil && closeErr != nil {
 		err = &storeError{closeErr}
@@ -198,6 +159,9 @@ func (s *store) write(sum string, content []byte) error {
 	}
 	if err == nil {
 		_, err = f.Write(content)
+		if err == nil && s.sync {
+			err = f.Sync()
+		}
 		if closeErr := f.Close(); err == nil {
 			err = closeErr
 		}
@@ -205,7 +169,6 @@ func (s *store) write(sum string, content []byte) error {
 	if err != nil {
 		return &storeError{err}
 	}
-	s.stored(blobName(sum))
 	return nil
 }
 
@@ -214,7 +177,6 @@ func (s *store) settle(temp, sum string) error {
 	if err := s.run.Rename(temp, blobName(sum), 0); err != nil {
 		return &storeError{err}
 	}
-	s.stored(blobName(sum))
 	return nil
 }
 
