@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,4 +34,33 @@ func poll(fds []unix.PollFd, end time.Time) bool {
 	}
 	n, _ := unix.Poll(fds, ms)
 	return n > 0 || !over
+}
+
+// wake is an eventfd that one goroutine waits for and closes, and others signal, who may be later than that: nobody then has
+// its number who would not expect to be written to.
+type wake struct {
+	mu sync.Mutex
+	fd int // -1 when closed
+}
+
+func newWake() (*wake, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	return &wake{fd: fd}, err
+}
+
+func (w *wake) signal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fd >= 0 {
+		_, _ = unix.Write(w.fd, []byte{0, 0, 0, 0, 0, 0, 0, 1})
+	}
+}
+
+func (w *wake) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fd >= 0 {
+		unix.Close(w.fd)
+	}
+	w.fd = -1
 }

@@ -106,14 +106,14 @@ func (r *run) dropScratch(res *Result) {
 func (r *run) drain(res *Result) {
 	r.streams.closeTerminal()
 	done := r.streams.drain()
-	defer unix.Close(done)
+	defer done.close()
 	var end time.Time
 	if limit := r.outputTime(res.Survived); limit >= 0 {
 		end = time.Now().Add(limit)
 	}
 	for !r.streams.drained() {
 		fds := [...]unix.PollFd{
-			{Fd: int32(done), Events: unix.POLLIN}, {Fd: int32(r.signals), Events: unix.POLLIN},
+			{Fd: int32(done.fd), Events: unix.POLLIN}, {Fd: int32(r.signals), Events: unix.POLLIN},
 			{Fd: int32(r.cancelled), Events: unix.POLLIN}, r.control(),
 		}
 		if !poll(fds[:], end) {

@@ -16,9 +16,10 @@ import (
 // is set to what was read, and of a pipe nothing is taken before it was. Of sockets and terminals up to a
 // pipe's worth of bytes is gone.
 type input struct {
-	from *os.File
+	from int // a duplicate of the caller's, who may close that at any time
 	to   int // write end of the command's stdin
 	stop int // eventfd
+	null int // /dev/null, of a pipe
 	feed func() error
 	quit atomic.Bool
 	done chan struct{}
@@ -38,11 +39,11 @@ func newInput(f *os.File) (_ *input, _ *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	in := &input{from: f, to: -1, stop: -1, peek: -1, done: make(chan struct{})}
+	in := &input{from: -1, to: -1, stop: -1, null: -1, peek: -1, done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			r.Close()
-			closeAll([]int{in.to, in.stop, in.peek})
+			closeAll([]int{in.from, in.to, in.stop, in.null, in.peek})
 		}
 	}()
 	in.to, err = unix.FcntlInt(w.Fd(), unix.F_DUPFD_CLOEXEC, 3)
@@ -50,17 +51,20 @@ func newInput(f *os.File) (_ *input, _ *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if in.from, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		return nil, nil, err
+	}
 	if in.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, nil, err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := unix.Fstat(in.from, &st); err != nil {
 		return nil, nil, err
 	}
-	in.feed = in.feedBytes
+	in.feed = func() error { return in.feedBytes(unix.Read) }
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		if in.start, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_CUR); err == nil {
+		if in.start, err = unix.Seek(in.from, 0, unix.SEEK_CUR); err == nil {
 			in.feed = in.feedFile
 			in.peek, err = unix.FcntlInt(r.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 		}
@@ -69,9 +73,15 @@ func newInput(f *os.File) (_ *input, _ *os.File, err error) {
 		}
 	case unix.S_IFIFO:
 		// A pipe of one page has room again only once all that it held was read.
-		if _, e := unix.FcntlInt(uintptr(in.to), unix.F_SETPIPE_SZ, 1); e == nil {
-			in.feed = in.feedPipe
+		_, e := unix.FcntlInt(uintptr(in.to), unix.F_SETPIPE_SZ, 1)
+		if e == nil {
+			in.null, e = unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		}
+		if in.feed = in.feedPipe; e != nil {
+			in.feed = in.feedSpliced
+		}
+	case unix.S_IFSOCK:
+		in.feed = func() error { return in.feedBytes(receiveNow) }
 	}
 	return in, r, err
 }
@@ -92,10 +102,9 @@ func (in *input) finish(started bool) {
 		unix.Close(in.to)
 	}
 	if in.peek >= 0 {
-		_, _ = unix.Seek(int(in.from.Fd()), in.start+in.given-unread(in.peek), unix.SEEK_SET)
-		unix.Close(in.peek)
+		_, _ = unix.Seek(in.from, in.start+in.given-unread(in.peek), unix.SEEK_SET)
 	}
-	unix.Close(in.stop)
+	closeAll([]int{in.from, in.stop, in.null, in.peek})
 }
 
 // wait polls fd for events and gives errStopped when the run is over.
@@ -128,7 +137,7 @@ func unread(pipe int) int64 {
 func (in *input) feedFile() error {
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := unix.Pread(int(in.from.Fd()), buf, in.start+in.given)
+		n, err := unix.Pread(in.from, buf, in.start+in.given)
 		if err == unix.EINTR {
 			continue
 		}
@@ -144,22 +153,22 @@ func (in *input) feedFile() error {
 }
 
 // feedPipe shows the command what is in the caller's pipe, and takes it out of there once it was read
-// (tee(2)).
+// (tee(2)). Others may read the same pipe: nothing here waits for what one of them has taken by then.
 func (in *input) feedPipe() error {
-	fd := int(in.from.Fd())
+	fd := in.from
 	for {
 		if err := in.wait(fd, unix.POLLIN); err != nil {
 			return err
 		}
 		n, err := unix.Tee(fd, in.to, unix.Getpagesize(), unix.SPLICE_F_NONBLOCK)
 		switch {
-		case err == unix.EINTR || err == unix.EAGAIN:
+		case err == unix.EINTR || err == unix.EAGAIN || err == nil && n == 0 && !ended(fd):
 			continue
 		case err != nil || n == 0:
 			return err
 		}
 		err = in.wait(in.to, unix.POLLOUT)
-		if skipErr := skip(fd, n-unread(in.to)); err == nil {
+		if skipErr := in.skip(n - unread(in.to)); err == nil {
 			err = skipErr
 		}
 		if err != nil {
@@ -168,31 +177,65 @@ func (in *input) feedPipe() error {
 	}
 }
 
-// skip takes n bytes out of a pipe that has them.
-func skip(fd int, n int64) error {
-	buf := make([]byte, 4096)
+// ended says whether a pipe is empty and has no writer. That tee(2) has found nothing is no sign of it where others read.
+func ended(pipe int) bool {
+	fds := [...]unix.PollFd{{Fd: int32(pipe), Events: unix.POLLIN}}
+	_, err := unix.Poll(fds[:], 0)
+	return err != nil && err != unix.EINTR || fds[0].Revents&(unix.POLLIN|unix.POLLHUP) == unix.POLLHUP
+}
+
+// skip takes n bytes out of the caller's pipe, if they are there still.
+func (in *input) skip(n int64) error {
 	for n > 0 {
-		k, err := unix.Read(fd, buf[:min(n, int64(len(buf)))])
+		k, err := unix.Splice(in.from, nil, in.null, nil, int(n), unix.SPLICE_F_NONBLOCK)
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil || k == 0 {
+		if err == unix.EAGAIN || k == 0 {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		n -= int64(k)
+		n -= k
 	}
 	return nil
 }
 
-// feedBytes copies what can be read, from whatever it is.
-func (in *input) feedBytes() error {
-	fd := int(in.from.Fd())
-	buf := make([]byte, 64<<10)
+// feedSpliced moves what is in the caller's pipe.
+func (in *input) feedSpliced() error {
 	for {
-		if err := in.wait(fd, unix.POLLIN); err != nil {
+		err := in.wait(in.from, unix.POLLIN)
+		if err == nil {
+			err = in.wait(in.to, unix.POLLOUT)
+		}
+		if err != nil {
 			return err
 		}
-		n, err := unix.Read(fd, buf)
+		n, err := unix.Splice(in.from, nil, in.to, nil, 64<<10, unix.SPLICE_F_NONBLOCK)
+		if err == unix.EINTR || err == unix.EAGAIN || err == nil && n == 0 && !ended(in.from) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// receiveNow reads from a socket, and does not wait where somebody else has read what there was.
+func receiveNow(fd int, buf []byte) (int, error) {
+	n, _, err := unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT)
+	return n, err
+}
+
+// feedBytes copies what can be read, from whatever it is.
+func (in *input) feedBytes(read func(fd int, buf []byte) (int, error)) error {
+	buf := make([]byte, 64<<10)
+	for {
+		if err := in.wait(in.from, unix.POLLIN); err != nil {
+			return err
+		}
+		n, err := read(in.from, buf)
 		if err == unix.EINTR || err == unix.EAGAIN {
 			continue
 		}

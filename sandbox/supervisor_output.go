@@ -14,9 +14,8 @@ const spliceChunk = 1 << 20
 // budget is what the command may still write, in bytes, over all its output streams.
 type budget struct {
 	left atomic.Int64
-	none bool // no limit
-	// wake is written to once when the budget is spent.
-	wake int
+	none bool  // no limit
+	wake *wake // once the budget is spent
 }
 
 // take reserves up to n bytes.
@@ -45,10 +44,11 @@ func (b *budget) giveBack(n int) {
 // again with more rights than it was given with.
 type output struct {
 	from    *os.File
-	to      *os.File
+	to      int       // a duplicate of the caller's, who may close that at any time and open something else by its number
 	capture io.Writer // gets a copy; may be nil
 	budget  *budget
 	started bool
+	quit    atomic.Bool   // nobody waits for the rest
 	over    func()        // called before that; may be nil
 	done    chan struct{} // closed when all has been passed on, or nobody takes it
 	bytes   atomic.Int64  // passed on
@@ -73,6 +73,7 @@ func (o *output) empty() bool {
 
 // end tells that nothing more comes.
 func (o *output) end() {
+	unix.Close(o.to)
 	if o.over != nil {
 		o.over()
 	}
@@ -83,10 +84,10 @@ func (o *output) copy() {
 	defer o.end()
 	// With the pipe gone, the command gets SIGPIPE, as without gobox.
 	defer o.from.Close()
-	from, to := int(o.from.Fd()), int(o.to.Fd())
+	from, to := int(o.from.Fd()), o.to
 	buf := make([]byte, 64<<10)
 	splicing := o.capture == nil && isPipe(to)
-	for {
+	for !o.quit.Load() {
 		// What is there is taken off the budget, and no more: it is for both streams.
 		ready := unread(from)
 		if ready == 0 {
@@ -154,7 +155,7 @@ func (o *output) readWrite(from, to int, buf []byte) (int, error) {
 		// found out when the record is synced.
 		_, _ = o.capture.Write(buf[:n])
 	}
-	for rest := buf[:n]; len(rest) > 0; {
+	for rest := buf[:n]; len(rest) > 0 && !o.quit.Load(); {
 		k, err := unix.Write(to, rest)
 		switch err {
 		case nil:
@@ -186,7 +187,7 @@ func waitFor(fd int, events int16) bool {
 
 // overflow reports that the budget is spent, and drops what is there and all that comes.
 func (o *output) overflow(from int) {
-	_, _ = unix.Write(o.budget.wake, []byte{0, 0, 0, 0, 0, 0, 0, 1})
+	o.budget.wake.signal()
 	var buf [4096]byte
 	for {
 		n, err := unix.Read(from, buf[:])

@@ -82,7 +82,7 @@ func (r *run) loop() (Result, error) {
 			unix.PollFd{Fd: int32(r.sandbox.pidfd), Events: unix.POLLIN},
 			unix.PollFd{Fd: int32(r.signals), Events: unix.POLLIN},
 			unix.PollFd{Fd: int32(r.sandbox.sock), Events: unix.POLLIN},
-			unix.PollFd{Fd: int32(r.streams.overflow), Events: unix.POLLIN},
+			unix.PollFd{Fd: int32(r.streams.overflow.fd), Events: unix.POLLIN},
 			r.groups.notify(),
 			unix.PollFd{Fd: int32(r.cancelled), Events: unix.POLLIN},
 			r.control(),

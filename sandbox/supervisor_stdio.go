@@ -34,7 +34,8 @@ const memMajor = 1
 // pty of the sandbox's, so that the command has no way to the caller's (TIOCSTI, CVE-2017-5226). A socket,
 // for one, belongs to the host's network namespace, where connect(2) could be called on it again.
 type streams struct {
-	user        [3]*os.File
+	user        [3]*os.File // the caller's
+	screen      [3]*os.File // duplicates of those that the pty replaces
 	inside      [3]*os.File // what init gets
 	opened      []*os.File  // those of inside that are ours to close
 	terminal    bool
@@ -47,19 +48,19 @@ type streams struct {
 	fed         bool            // input has been started
 	outputs     []*output
 	budget      *budget
-	overflow    int // eventfd that is readable once the budget is spent
+	overflow    *wake // once the budget is spent
 }
 
 // openStreams prepares the three descriptors. limit is how many bytes the command may write, 0 for any
 // number.
 func openStreams(s Stdio, limit uint64) (_ *streams, err error) {
-	st := &streams{user: [3]*os.File{s.In, s.Out, s.Err}, overflow: -1}
+	st := &streams{user: [3]*os.File{s.In, s.Out, s.Err}}
 	defer func() {
 		if err != nil {
 			st.close()
 		}
 	}()
-	if st.overflow, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+	if st.overflow, err = newWake(); err != nil {
 		return nil, &policy.Error{Step: "stdio", Err: fmt.Errorf("eventfd: %w", err)}
 	}
 	st.budget = &budget{none: limit == 0, wake: st.overflow}
@@ -76,7 +77,9 @@ func openStreams(s Stdio, limit uint64) (_ *streams, err error) {
 		case kind == kindTerminal || s.ForceTerminal:
 			st.terminal = true
 			st.terminalFDs |= 1 << fd
-			err = st.placeholder(fd)
+			if err = st.placeholder(fd); err == nil {
+				st.screen[fd], err = duplicate(f)
+			}
 		case fd > 0:
 			err = st.addOutput(fd, f, [3]io.Writer{nil, s.CaptureOut, s.CaptureErr}[fd])
 			if fd == 1 && err == nil {
@@ -113,14 +116,27 @@ func (st *streams) addOutput(fd int, to *os.File, capture io.Writer) error {
 		st.inside[2] = st.inside[1]
 		return nil
 	}
+	copied, err := unix.FcntlInt(to.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return err
+	}
 	r, w, err := pipe(0o222)
 	if err != nil {
+		unix.Close(copied)
 		return err
 	}
 	st.inside[fd] = w
 	st.opened = append(st.opened, w)
-	st.outputs = append(st.outputs, &output{from: r, to: to, capture: capture, budget: st.budget, done: make(chan struct{})})
+	st.outputs = append(st.outputs, &output{from: r, to: copied, capture: capture, budget: st.budget, done: make(chan struct{})})
 	return nil
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // pipe makes a pipe that the command may open again (/dev/stderr), also where root runs it as another
@@ -190,9 +206,9 @@ func sameFile(a, b *os.File) bool {
 // setTerminal takes over the master of the command's pty and makes it like the user's terminal.
 func (st *streams) setTerminal(master *os.File) error {
 	st.master = master
-	in, out := st.user[0], st.user[1]
+	in, out := st.screen[0], st.screen[1]
 	if st.terminalFDs&2 == 0 {
-		if out = st.user[2]; st.terminalFDs&4 == 0 {
+		if out = st.screen[2]; st.terminalFDs&4 == 0 {
 			// The echo of what is typed belongs where it is typed.
 			out = in
 		}
@@ -242,12 +258,12 @@ func (st *streams) resume() {
 	}
 }
 
-// drain begins to pass on what the command has left in its pipes, and gives an eventfd that is readable
-// once that is done, which the caller closes.
-func (st *streams) drain() int {
-	done, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+// drain begins to pass on what the command has left in its pipes, and gives what wakes up once that is done, which the
+// caller closes.
+func (st *streams) drain() *wake {
+	done, err := newWake()
 	if err != nil {
-		done = -1
+		done.fd = -1
 	}
 	for _, o := range st.outputs {
 		if !o.started && o.empty() {
@@ -265,7 +281,7 @@ func (st *streams) drain() int {
 		for _, o := range st.outputs {
 			<-o.done
 		}
-		_, _ = unix.Write(done, []byte{0, 0, 0, 0, 0, 0, 0, 1})
+		done.signal()
 	}()
 	return done
 }
@@ -326,7 +342,7 @@ func (st *streams) count(u *Usage) {
 
 // overflowed says whether the command wrote more than it may.
 func (st *streams) overflowed() bool {
-	fds := [...]unix.PollFd{{Fd: int32(st.overflow), Events: unix.POLLIN}}
+	fds := [...]unix.PollFd{{Fd: int32(st.overflow.fd), Events: unix.POLLIN}}
 	n, _ := unix.Poll(fds[:], 0)
 	return n > 0
 }
@@ -339,9 +355,15 @@ func (st *streams) close() {
 		st.input.finish(st.fed)
 		st.input = nil
 	}
-	if st.overflow >= 0 {
-		unix.Close(st.overflow)
-		st.overflow = -1
+	for _, o := range st.outputs {
+		if o.quit.Store(true); !o.started {
+			o.started = true
+			o.from.Close()
+			unix.Close(o.to)
+		}
+	}
+	if st.overflow != nil {
+		st.overflow.close()
 	}
 }
 
@@ -349,8 +371,19 @@ func (st *streams) closeTerminal() {
 	if st.relay != nil {
 		_ = st.relay.Close()
 		st.terminalErr = st.relay.WriteError()
-		st.master.Close()
+		if st.relay.Stuck() {
+			// It goes on to use them, if ever.
+			st.screen = [3]*os.File{}
+		} else {
+			st.master.Close()
+		}
 		st.relay = nil
+	}
+	for i, f := range st.screen {
+		if f != nil {
+			f.Close()
+		}
+		st.screen[i] = nil
 	}
 }
 

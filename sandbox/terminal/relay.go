@@ -28,6 +28,7 @@ type Relay struct {
 	lost            chan struct{}
 
 	closing atomic.Bool
+	stuck   atomic.Bool
 	moved   atomic.Uint64 // counts every piece of output read or written
 
 	writeErr atomic.Pointer[error]
@@ -46,7 +47,7 @@ type Relay struct {
 
 // New prepares a relay; nothing happens before Start. in is the user's terminal, or another source that
 // is to be typed into the inner terminal (its end is typed as ^D), or nil for none. out is where the
-// command's output goes. All three stay the caller's, who closes master after Close.
+// command's output goes. All three stay the caller's, who closes master after Close, unless it is [Relay.Stuck].
 func New(in, out, master *os.File) *Relay {
 	return &Relay{
 		in: in, out: out, master: master,
@@ -267,16 +268,20 @@ func (r *Relay) close() error {
 	r.wakeIn.wake()
 	r.closing.Store(true)
 	r.wakeOut.wake()
-	stuck := !await(r.inDone, nil) || !await(r.outDone, &r.moved)
+	r.stuck.Store(!await(r.inDone, nil) || !await(r.outDone, &r.moved))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.restore()
-	if !stuck {
+	if !r.stuck.Load() {
 		// A copier that hangs in a system call must not find its descriptors reused.
 		r.release()
 	}
 	return err
 }
+
+// Stuck says that something of the relay hangs in a system call after Close, and goes on to use the three files: they must not
+// be closed then.
+func (r *Relay) Stuck() bool { return r.stuck.Load() }
 
 // await waits for done as long as moved changes at least once in two silences.
 func await(done <-chan struct{}, moved *atomic.Uint64) bool {
