@@ -14,7 +14,7 @@ import (
 
 // TestMain is the main of this test's binary, which is what init executes again.
 func TestMain(m *testing.M) {
-	if sandbox.IsInit() {
+	if os.Getenv(forgetful) == "" && sandbox.IsInit() {
 		sandbox.Init()
 	}
 	os.Exit(m.Run())

@@ -187,6 +187,8 @@ func explainDeath(st unix.WaitStatus) *policy.Error {
 	e := &policy.Error{Step: "start", Object: "init", Err: errors.New("ended before the command started")}
 	if st.Signaled() {
 		e.Err = fmt.Errorf("killed by %v before the command started", st.Signal())
+	} else if st == reapedElsewhere {
+		e.Err = errors.New("ended before the command started, and something else in this process waited for it")
 	} else if st.ExitStatus() == policy.ExitFailed {
 		e.Err = errors.New("could start no thread: the limit of the user's processes and threads is used up")
 		e.Hint = "ulimit -u 4096 raises it; what the user runs besides counts too"

@@ -151,6 +151,12 @@ func LaunchInNetwork() *Sandbox { return launch(namespaces.Flags &^ unix.CLONE_N
 
 func launch(flags int) *Sandbox {
 	s := &Sandbox{launched: make(chan struct{}), over: make(chan struct{}), flags: flags}
+	if !mainAsks.Load() {
+		// Init would be the program's main once more, from its beginning, with all that this does and starts.
+		s.err = errMain
+		close(s.launched)
+		return s
+	}
 	go s.launch()
 	return s
 }
@@ -216,15 +222,23 @@ func (s *Sandbox) gone() bool {
 // kill ends init and with it every process of its pid namespace.
 func (s *Sandbox) kill() { _ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0) }
 
-// wait reaps init, whose death the kernel reports when its pid namespace is empty (pid_namespaces(7)).
+// wait reaps init, whose death the kernel reports when its pid namespace is empty (pid_namespaces(7)). In a program that waits
+// for whatever child comes, or ignores SIGCHLD, that may have been done, and then nobody knows the status.
 func (s *Sandbox) wait(options int) (st unix.WaitStatus, reaped bool) {
 	for {
 		pid, err := unix.Wait4(s.pid, &st, options, nil)
-		if err != unix.EINTR {
+		switch err {
+		case unix.EINTR:
+		case unix.ECHILD:
+			return reapedElsewhere, true
+		default:
 			return st, pid == s.pid
 		}
 	}
 }
+
+// reapedElsewhere is no status of a process that has ended: neither Exited nor Signaled.
+const reapedElsewhere unix.WaitStatus = 0xffff
 
 func (s *Sandbox) release() {
 	closeAll([]int{s.sock, s.pidfd})
@@ -233,7 +247,7 @@ func (s *Sandbox) release() {
 
 // Spec is one run.
 type Spec struct {
-	ID    string // of the run, for names on this host: letters, digits, '.', '_' and '-'
+	ID    string // of the run, for names on this host, see record.ValidID
 	Plan  *policy.Plan
 	Stdio Stdio
 	// Secrets are variables of the command's, NAME=VALUE, one for each of Plan.Exec.Secrets in that order. They are not in
@@ -253,7 +267,8 @@ type Spec struct {
 	// Sent, when set, is called once init is at work on the plan: for what takes time and need not be done before.
 	Sent func()
 	// Signals has the process's own signals forwarded to the command, as for a program that does nothing else; INT
-	// and TERM cancel the run. The handlers stay for the rest of the process's life.
+	// and TERM cancel the run. The handlers stay for the rest of the process's life, and what comes between two runs is the
+	// next one's. Of the runs at one time, one may have them.
 	Signals bool
 	// Watched, when set, are those signals, from before Run.
 	Watched *Signals
@@ -288,7 +303,14 @@ func (s *Spec) observe(e record.Event) {
 	}
 }
 
-var errNoPlan = &policy.Error{Step: "plan", Err: errors.New("the Spec has none"), Hint: "policy.Resolve makes one"}
+var (
+	errNoPlan = &policy.Error{Step: "plan", Err: errors.New("the Spec has none"), Hint: "policy.Resolve makes one"}
+	errID     = errors.New("a run id is 1 to 64 of A-Z a-z 0-9 . _ -, and starts with none of the last three but _")
+	errMain   = &policy.Error{
+		Step: "start", Object: "init", Err: errors.New("the program does not ask sandbox.IsInit in its main"),
+		Hint: "first thing in main: if sandbox.IsInit() { sandbox.Init() }",
+	}
+)
 
 // Run starts a sandbox for the plan of spec, executes it and waits for its end; see [Sandbox.Run]. The program
 // must ask [IsInit] in its main.
@@ -313,11 +335,11 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 	if spec.Plan == nil {
 		return Result{}, errNoPlan
 	}
+	if !record.ValidID(spec.ID) {
+		return Result{}, &policy.Error{Step: "use run id", Object: spec.ID, Err: errID, Hint: "record.NewID makes one for Spec.ID"}
+	}
 	if !mainAsks.Load() {
-		return Result{}, &policy.Error{
-			Step: "start", Object: "init", Err: errors.New("the program does not ask sandbox.IsInit in its main"),
-			Hint: "first thing in main: if sandbox.IsInit() { sandbox.Init() }",
-		}
+		return Result{}, errMain
 	}
 	if s.InNetwork() != spec.Plan.Network.Namespace.Host {
 		return Result{}, &policy.Error{Step: "start", Object: "network", Err: errNetworks, Hint: "LaunchInNetwork is for plans with the host's network, Launch for all others"}
@@ -332,11 +354,15 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 	}
 	defer doors.close()
 	signals := -1
-	if spec.Watched != nil {
-		signals = spec.Watched.fd
-	} else if spec.Signals {
-		var err error
-		if signals, err = watchSignals(forwarded[:]...); err != nil {
+	if spec.Watched != nil || spec.Signals {
+		giveBack, err := takeOurs()
+		if err != nil {
+			return Result{}, err
+		}
+		defer giveBack()
+		if spec.Watched != nil {
+			signals = spec.Watched.fd
+		} else if signals, err = watchOurs(); err != nil {
 			return Result{}, &policy.Error{Step: "signals", Err: err}
 		}
 	}

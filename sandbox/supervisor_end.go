@@ -198,6 +198,8 @@ func (r *run) lost(initStatus unix.WaitStatus) *policy.Error {
 		e.Hint = crowdedHint
 	case initStatus.Exited():
 		e.Err = fmt.Errorf("it ended with status %d before it could tell how the command did", initStatus.ExitStatus())
+	case initStatus == reapedElsewhere:
+		e.Err = errors.New("it ended before it could tell how the command did, and something else in this process waited for it")
 	default:
 		e.Err = errors.New("it was ended from outside before it could tell how the command did")
 		e.Hint = "the kernel's log says whether this host has run out of memory"
