@@ -198,7 +198,7 @@ func (d dir) sub(name string, create bool) (dir, error) {
 	path := d.path + "/" + name
 	fd, err := unix.Openat(d.fd, name, dirFlags, 0)
 	if err == unix.ENOENT && create {
-		if err = unix.Mkdirat(d.fd, name, 0o700); err == nil || err == unix.EEXIST {
+		if err = mkdir(d.fd, name); err == nil || err == unix.EEXIST {
 			fd, err = unix.Openat(d.fd, name, dirFlags, 0)
 		}
 	}
@@ -219,12 +219,26 @@ func (d dir) close() {
 	}
 }
 
+// mkdir makes a directory of the caller's alone, whatever the umask: one that takes away its owner's rights as well would leave
+// a record that nobody could write or read.
+func mkdir(at int, name string) error {
+	if err := unix.Mkdirat(at, name, 0o700); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&0o777 != 0o700 && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		_ = unix.Fchmodat(at, name, 0o700, 0)
+	}
+	return nil
+}
+
 // create makes a new file, which nothing of that name may precede.
 func (d dir) create(name string, flags int) (int, error) {
 	fd, err := unix.Openat(d.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0o600)
 	if err != nil {
 		return -1, failure("create", d.path+"/"+name, err)
 	}
+	_ = unix.Fchmod(fd, 0o600) // see mkdir
 	return fd, nil
 }
 

@@ -126,7 +126,7 @@ func (r *Run) open(path string, q *Request, now time.Time) (err error) {
 // remove: then it is made again.
 func (r *Run) begin(until time.Time) (err error) {
 	for {
-		if err := unix.Mkdirat(r.runs.fd, r.id, 0o700); err != nil {
+		if err := mkdir(r.runs.fd, r.id); err != nil {
 			return failure("create run directory", r.runs.path+"/"+r.id, err)
 		}
 		if r.dir, err = r.runs.sub(r.id, false); err == nil {

@@ -279,3 +279,24 @@ func TestOpenFailureKeepsDescriptors(t *testing.T) {
 		}
 	}
 }
+
+// TestUmask: a umask that takes the owner's rights away costs no record.
+func TestUmask(t *testing.T) {
+	for _, mask := range []int{0o777, 0o700, 0o277, 0o177} {
+		state := t.TempDir()
+		old := unix.Umask(mask)
+		r, err := Open(state, Request{RunID: "masked", Capture: true, Argv: []string{"true"}})
+		if err == nil {
+			err = r.Finish(&Result{Outcome: "exited"})
+		}
+		unix.Umask(old)
+		if err != nil {
+			t.Errorf("%o: %v", mask, err)
+		}
+		for _, name := range []string{requestName, eventsName, resultName, stdoutName} {
+			if info, err := os.Stat(filepath.Join(state, "runs/masked", name)); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%o: %s: %v %v", mask, name, info, err)
+			}
+		}
+	}
+}
