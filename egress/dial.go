@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,10 +14,14 @@ import (
 	"gobox/egress/hostname"
 )
 
-// Dialling (RFC 8305): the next address is tried when the one before failed, or has not answered for attemptDelay.
+// Dialling (RFC 8305): the next address is tried when the one before failed, or has not answered for attemptDelay. A name can
+// have dozens of addresses of which none answers, and each attempt is a descriptor: one of them is the connection's own, more are
+// few, and out of a store for all connections. Where there is no room, the eldest gives way.
 const (
 	dialTimeout  = 30 * time.Second // of all addresses together
 	attemptDelay = 300 * time.Millisecond
+	attemptTime  = 3 * time.Second // of one that stands in the way of the next
+	maxAttempts  = 5               // of one connection at once
 )
 
 // refusal is an error that policy is the reason for.
@@ -86,9 +91,18 @@ func (g *Gateway) choose(h hostname.Host, addrs []netip.Addr, port uint16) (good
 }
 
 type attempt struct {
-	conn *net.TCPConn
-	addr netip.AddrPort
-	err  error
+	index int
+	conn  *net.TCPConn
+	addr  netip.AddrPort
+	err   error
+}
+
+// trial is an attempt that is under way.
+type trial struct {
+	index int
+	since time.Time
+	end   context.CancelFunc
+	given bool // up
 }
 
 // race tries the addresses in order and gives the first connection.
@@ -97,38 +111,89 @@ func (g *Gateway) race(ctx context.Context, h hostname.Host, addrs []netip.Addr,
 	defer cancel()
 	results := make(chan attempt, len(addrs))
 	var first error
-	started, ended := 0, 0
+	var running []*trial
+	started := 0
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
 		select {
 		case <-next.C:
-			if started < len(addrs) {
-				to := netip.AddrPortFrom(addrs[started], port)
-				started++
-				go func() {
-					conn, err := g.dialAddr(ctx, h, to)
-					results <- attempt{conn, to, err}
-				}()
-				next.Reset(attemptDelay)
+			if started == len(addrs) {
+				continue
 			}
+			next.Reset(attemptDelay)
+			if !g.room(running) {
+				continue
+			}
+			t := &trial{index: started, since: time.Now()}
+			one, end := context.WithCancel(ctx)
+			t.end = end
+			g.try(one, h, attempt{index: t.index, addr: netip.AddrPortFrom(addrs[t.index], port)}, len(running) > 0, results)
+			running = append(running, t)
+			started++
 		case r := <-results:
-			ended++
+			i := slices.IndexFunc(running, func(t *trial) bool { return t.index == r.index })
+			t := running[i]
+			t.end()
+			running = slices.Delete(running, i, i+1)
 			if r.err == nil {
-				go discard(results, started-ended)
+				go discard(results, len(running))
 				return r.conn, r.addr, nil
+			}
+			if t.given {
+				r.err = dialError(r.addr.String(), context.DeadlineExceeded)
 			}
 			if first == nil {
 				first = r.err
 			}
-			if ended == len(addrs) {
+			if len(running) > 0 {
+				if t.given {
+					next.Reset(0)
+				}
+				continue
+			}
+			if started == len(addrs) {
 				return nil, netip.AddrPort{}, first
 			}
-			if ended == started {
-				next.Reset(0)
-			}
+			next.Reset(0)
 		}
 	}
+}
+
+// room says whether one more attempt may begin beside those that run, and has a descriptor for it then. If not, the eldest is
+// given up once it has had its time.
+func (g *Gateway) room(running []*trial) bool {
+	if len(running) == 0 {
+		return true
+	}
+	if len(running) < maxAttempts {
+		select {
+		case g.attempts <- struct{}{}:
+			return true
+		default:
+		}
+	}
+	for _, t := range running {
+		if t.given {
+			return false
+		}
+	}
+	if t := running[0]; time.Since(t.since) >= attemptTime {
+		t.given = true
+		t.end()
+	}
+	return false
+}
+
+// try makes an attempt; one that is extra gives back the descriptor out of the store.
+func (g *Gateway) try(ctx context.Context, h hostname.Host, a attempt, extra bool, results chan<- attempt) {
+	go func() {
+		a.conn, a.err = g.dialAddr(ctx, h, a.addr)
+		if extra {
+			<-g.attempts
+		}
+		results <- a
+	}()
 }
 
 // discard closes what comes too late.

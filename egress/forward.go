@@ -133,7 +133,7 @@ func (s *session) setHostHeader(head *httphead.Head, def uint16) {
 // request. An error is the client's, or a limit; a server that does not want all of it may still have an answer.
 func (s *session) sendRequest(r *relay, head *httphead.Head, size int64, rest []byte) error {
 	dst := &serverWriter{r: r}
-	src := bufio.NewReader(io.MultiReader(bytes.NewReader(rest), s.client))
+	src := bufio.NewReader(io.MultiReader(bytes.NewReader(rest), then(s.passed), s.client))
 	_, err := dst.Write(head.Append(nil))
 	switch {
 	case err != nil:
@@ -154,6 +154,14 @@ func (s *session) sendRequest(r *relay, head *httphead.Head, size int64, rest []
 		return err
 	}
 	return nil
+}
+
+// then is called when a reader comes to it, and is empty.
+type then func()
+
+func (f then) Read([]byte) (int, error) {
+	f()
+	return 0, io.EOF
 }
 
 // serverWriter writes to the server within the limits, and keeps the error.

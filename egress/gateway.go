@@ -30,6 +30,9 @@ type Gateway struct {
 	most    int // connections that there are descriptors for
 	in, out *quota
 
+	long     chan struct{} // places for long first messages
+	attempts chan struct{} // to connect, beyond the first of each connection: as many as there are descriptors for
+
 	dialContext func(context.Context, *net.Dialer, string) (*net.TCPConn, error)
 
 	ctx    context.Context // ends with the gateway
@@ -99,9 +102,9 @@ func newGateway(cfg Config) (*Gateway, error) {
 		cfg:         cfg,
 		pool:        newPool(cfg.Policy, cfg.Pool4, cfg.Pool6),
 		proxies:     proxies,
-		lookups:     newLookups(cfg.Resolver),
 		own:         &ownAddresses{get: cfg.Own},
 		report:      newReporter(cfg.Observe),
+		long:        make(chan struct{}, maxLong),
 		dialContext: netDial,
 		conns:       map[net.Conn]struct{}{},
 	}
@@ -109,11 +112,14 @@ func newGateway(cfg Config) (*Gateway, error) {
 	if r := cfg.Limits.Rate; r > 0 {
 		g.rate = newBucket(r, max(r, 10))
 	}
-	var pipeCount int
-	if g.most, pipeCount, err = descriptors(); err != nil {
+	share, err := descriptors()
+	if err != nil {
 		return nil, err
 	}
-	g.pipes = newPipes(pipeCount)
+	g.most = share.conns
+	g.pipes = newPipes(share.pipes)
+	g.lookups = newLookups(cfg.Resolver, share.lookups)
+	g.attempts = make(chan struct{}, share.attempts)
 	g.in = g.quota(LimitBytesIn, "bytes to the command", cfg.Limits.BytesIn, &g.report.in)
 	g.out = g.quota(LimitBytesOut, "bytes from the command", cfg.Limits.BytesOut, &g.report.out)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -123,23 +129,26 @@ func newGateway(cfg Config) (*Gateway, error) {
 // A gateway leaves this many descriptors to the rest of the supervisor, besides those that are open when it starts.
 const reservedFiles = 128
 
-// descriptors divides what RLIMIT_NOFILE leaves: two for each connection, and a quarter for pipes.
-func descriptors() (conns, pipes int, err error) {
+// share is how many of each there are descriptors for: a connection takes two, a pipe two, a look-up two (one for each
+// family), and an attempt to connect beside another one.
+type share struct{ conns, pipes, lookups, attempts int }
+
+// descriptors divides seven eighths of what RLIMIT_NOFILE leaves; the last one is for published ports.
+func descriptors() (share, error) {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return 0, 0, fmt.Errorf("getrlimit: %w", err)
+		return share{}, fmt.Errorf("getrlimit: %w", err)
 	}
 	open := 64
 	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
 		open = len(list)
 	}
-	// Some 3,000 connections, each of which may hold a head of 64 KiB that is not complete: no run needs more, and the
-	// supervisor's memory is in no limit.
-	free := int(min(lim.Cur, 1<<13)) - open - reservedFiles
+	// Some 2,600 connections: no run needs more, and the supervisor's memory is in no limit.
+	free := (int(min(lim.Cur, 1<<13)) - open - reservedFiles) * 7 / 8
 	if free < 64 {
-		return 0, 0, fmt.Errorf("the limit on open files, %d, leaves none for connections; raise it with ulimit -n", lim.Cur)
+		return share{}, fmt.Errorf("the limit on open files, %d, leaves none for connections; raise it with ulimit -n", lim.Cur)
 	}
-	return free * 3 / 8, free / 8, nil
+	return share{conns: free * 3 / 8, pipes: free * 5 / 64, lookups: min(free/32, maxLookups), attempts: free / 32}, nil
 }
 
 func (g *Gateway) quota(name, what string, limit uint64, used *atomic.Uint64) *quota {
@@ -287,6 +296,9 @@ type session struct {
 	host   hostname.Host
 	port   uint16
 	rule   string
+
+	end  time.Time // until when the first message must be there
+	long bool      // it has one of the places for long ones
 }
 
 // target is the host that an address stands for: the name it was given out for, or itself.
@@ -312,6 +324,7 @@ func (g *Gateway) serveTransparent(c *net.TCPConn) {
 	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
 	h := g.target(hostname.Host{Addr: local.Addr().Unmap()})
 	s := &session{g: g, client: c, via: viaTransparent, begun: time.Now(), host: h, port: local.Port()}
+	defer s.passed()
 	if d := s.decide(); !d.Allowed {
 		s.refuse(d)
 		return
@@ -393,7 +406,9 @@ func (s *session) carry(up dialled, initial []byte) {
 func (s *session) relay(server stream) *relay {
 	// The deadline of the peek or the request's head must not end the connection.
 	_ = s.client.SetDeadline(time.Time{})
-	return &relay{client: s.client, server: server, pipes: s.g.pipes, totalIn: s.g.in, totalOut: s.g.out, start: time.Now()}
+	return &relay{
+		client: s.client, server: server, pipes: s.g.pipes, totalIn: s.g.in, totalOut: s.g.out, start: time.Now(), passed: s.passed,
+	}
 }
 
 func (s *session) ended(up dialled, r *relay, cause error) {

@@ -30,20 +30,23 @@ func (s *session) peek(have []byte) ([]byte, error) {
 	if s.host.Name == "" || !tlsPort(s.port) {
 		return have, nil
 	}
-	if err := s.client.SetReadDeadline(time.Now().Add(s.g.cfg.firstWord)); err != nil {
+	if err := s.hurry(); err != nil {
 		return nil, err
 	}
 	buf := have
+	var hello tlshello.Reader
 	for {
-		name, err := tlshello.ServerName(buf)
+		name, err := hello.ServerName(buf)
 		if err == nil {
 			return buf, s.checkServerName(name)
 		}
 		if err != tlshello.ErrMore {
 			return nil, s.notTLS(err)
 		}
-		n, err := read(s.client, &buf, tlshello.MaxHello)
+		n, err := s.read(&buf, tlshello.MaxHello)
 		switch {
+		case err == errLong:
+			return nil, err
 		case isTimeout(err):
 			return nil, s.notTLS(fmt.Errorf("no ClientHello came within %s", s.g.cfg.firstWord))
 		case err == io.EOF && len(buf) == 0:
@@ -59,14 +62,55 @@ func (s *session) peek(have []byte) ([]byte, error) {
 	}
 }
 
+// A first message of more than shortWord bytes needs one of maxLong places, so that thousands of connections that never
+// complete one hold little memory: the supervisor's is in no limit.
+const (
+	shortWord = 8 << 10
+	maxLong   = 64
+	minRead   = 512 // room for a read
+)
+
+var errLong = fmt.Errorf("%d connections at once were in the middle of a first message of more than %d bytes", maxLong, shortWord)
+
+// hurry sets the time until which the first message must be complete.
+func (s *session) hurry() error {
+	s.end = time.Now().Add(s.g.cfg.firstWord)
+	return s.client.SetReadDeadline(s.end)
+}
+
+// read appends what the client has sent to its first message, up to limit bytes in all.
+func (s *session) read(buf *[]byte, limit int) (int, error) {
+	if len(*buf) > shortWord-minRead && !s.long {
+		t := time.NewTimer(time.Until(s.end))
+		defer t.Stop()
+		select {
+		case s.g.long <- struct{}{}:
+			s.long = true
+		case <-t.C:
+			return 0, errLong
+		case <-s.g.ctx.Done():
+			return 0, errLong
+		}
+	}
+	return read(s.client, buf, limit)
+}
+
+// passed gives the place for a long first message back: the server has it now, or nobody needs it any more.
+func (s *session) passed() {
+	if s.long {
+		s.long = false
+		<-s.g.long
+	}
+}
+
 // read appends what is there, up to limit bytes in all.
 func read(r io.Reader, buf *[]byte, limit int) (int, error) {
 	b := *buf
 	if len(b) >= limit {
 		return 0, nil
 	}
-	if cap(b)-len(b) < 512 {
-		b = append(make([]byte, 0, max(4096, 2*cap(b))), b...)
+	if cap(b)-len(b) < minRead && cap(b) < limit {
+		b = append(make([]byte, 0, min(max(4096, 2*cap(b)), limit)), b...)
 	}
 	n, err := r.Read(b[len(b):min(cap(b), limit)])
 	*buf = b[:len(b)+n]

@@ -16,11 +16,12 @@ import (
 // serveProxy is the listener that proxy variables name. The first byte tells SOCKS from HTTP.
 func (g *Gateway) serveProxy(c *net.TCPConn) {
 	s := &session{g: g, client: c, via: viaHTTP, begun: time.Now()}
-	if err := c.SetReadDeadline(time.Now().Add(g.cfg.firstWord)); err != nil {
+	defer s.passed()
+	if err := s.hurry(); err != nil {
 		return
 	}
 	var buf []byte
-	if n, err := read(c, &buf, httphead.MaxHead+4); n == 0 || err != nil {
+	if n, err := s.read(&buf, httphead.MaxHead+4); n == 0 || err != nil {
 		return // somebody looked whether we are there
 	}
 	if buf[0] < ' ' {
@@ -42,8 +43,10 @@ func (s *session) until(buf []byte, decides func([]byte) bool, parse func([]byte
 		if err != errShort && err != httphead.ErrMore {
 			return buf, err
 		}
-		n, err := read(s.client, &buf, httphead.MaxHead+4)
+		n, err := s.read(&buf, httphead.MaxHead+4)
 		switch {
+		case err == errLong:
+			return buf, err
 		case isTimeout(err):
 			return buf, fmt.Errorf("the request was not complete within %s", s.g.cfg.firstWord)
 		case err != nil:

@@ -33,6 +33,7 @@ func (e errLimit) Error() string { return string(e) }
 type relay struct {
 	client, server stream
 	pipes          *pipes
+	passed         func() // called when the server has the first message
 
 	in, out           atomic.Uint64 // bytes to and from the command
 	totalIn, totalOut *quota
@@ -62,6 +63,9 @@ func (r *relay) run(initial []byte) error {
 func (r *relay) direction(dst, src stream, n *atomic.Uint64, total *quota, initial []byte) {
 	err := r.write(dst, initial, n, total)
 	if err == nil {
+		if src == r.client {
+			r.passed()
+		}
 		err = r.carry(dst, src, n, total)
 	}
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 const (
 	lookupTimeout = 15 * time.Second
 	maxAddrs      = 64 // of one name that are looked at
-	maxLookups    = 64 // at once; each may hold a socket
+	maxLookups    = 64 // at once, where there are descriptors for so many
 )
 
 // HostResolver asks as the host's own programs do: /etc/hosts and the name servers of /etc/resolv.conf in the order of
@@ -62,8 +62,8 @@ type lookup struct {
 	err   error
 }
 
-func newLookups(r Resolver) *lookups {
-	return &lookups{resolver: r, slots: make(chan struct{}, maxLookups), running: map[string]*lookup{}}
+func newLookups(r Resolver, most int) *lookups {
+	return &lookups{resolver: r, slots: make(chan struct{}, most), running: map[string]*lookup{}}
 }
 
 func (l *lookups) resolve(ctx context.Context, name string) ([]netip.Addr, error) {

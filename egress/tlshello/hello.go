@@ -34,8 +34,19 @@ const (
 
 // ServerName gives the name that the hello at the beginning of b asks for, as it stands there. It is ErrMore while b can
 // still become a hello.
-func ServerName(b []byte) (string, error) {
-	msg, err := handshake(b)
+func ServerName(b []byte) (string, error) { return new(Reader).ServerName(b) }
+
+// Reader reads a hello that comes in pieces, each byte of it once: a sender of records of one byte could else have a process do
+// the same work over and over whose time is in no limit.
+type Reader struct {
+	at   int    // bytes that have been read
+	left int    // those of the current record that have not
+	msg  []byte // fragments of the handshake message, put together
+}
+
+// ServerName is that of all that has come so far: what it was called with before, and more behind it.
+func (r *Reader) ServerName(b []byte) (string, error) {
+	msg, err := r.handshake(b)
 	if err != nil {
 		if err == ErrMore && len(b) >= MaxHello {
 			return "", errTooLong
@@ -46,39 +57,39 @@ func ServerName(b []byte) (string, error) {
 }
 
 // handshake puts the fragments of the first handshake message together, and gives its body.
-func handshake(b []byte) ([]byte, error) {
-	var msg []byte
+func (r *Reader) handshake(b []byte) ([]byte, error) {
 	for {
-		// Each byte is judged as soon as it is there: a program that speaks another protocol waits for an answer.
-		if len(b) > 0 && b[0] != recordHandshake || len(b) > 1 && b[1] != 3 {
+		rest := b[r.at:]
+		if r.left == 0 {
+			// Each byte is judged as soon as it is there: a program that speaks another protocol waits for an answer.
+			if len(rest) > 0 && rest[0] != recordHandshake || len(rest) > 1 && rest[1] != 3 {
+				return nil, ErrNotTLS
+			}
+			if len(rest) < 5 {
+				return nil, ErrMore
+			}
+			size := int(rest[3])<<8 | int(rest[4])
+			if size == 0 || size > maxRecord {
+				return nil, ErrNotTLS
+			}
+			r.at, r.left, rest = r.at+5, size, rest[5:]
+		}
+		frag := rest[:min(r.left, len(rest))]
+		r.msg = append(r.msg, frag...)
+		r.at, r.left = r.at+len(frag), r.left-len(frag)
+		if len(r.msg) > 0 && r.msg[0] != typeClientHello {
 			return nil, ErrNotTLS
 		}
-		if len(b) < 5 {
-			return nil, ErrMore
-		}
-		size := int(b[3])<<8 | int(b[4])
-		if size == 0 || size > maxRecord {
-			return nil, ErrNotTLS
-		}
-		frag := b[5:]
-		whole := len(frag) >= size
-		if whole {
-			frag, b = frag[:size], frag[size:]
-		}
-		msg = append(msg, frag...)
-		if len(msg) > 0 && msg[0] != typeClientHello {
-			return nil, ErrNotTLS
-		}
-		if len(msg) >= 4 {
-			n := int(msg[1])<<16 | int(msg[2])<<8 | int(msg[3])
+		if len(r.msg) >= 4 {
+			n := int(r.msg[1])<<16 | int(r.msg[2])<<8 | int(r.msg[3])
 			switch {
 			case n > MaxHello:
 				return nil, errTooLong
-			case len(msg) >= 4+n:
-				return msg[4 : 4+n], nil
+			case len(r.msg) >= 4+n:
+				return r.msg[4 : 4+n], nil
 			}
 		}
-		if !whole {
+		if r.left > 0 {
 			return nil, ErrMore
 		}
 	}

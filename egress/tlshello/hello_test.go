@@ -126,13 +126,55 @@ func TestServerNameRefuses(t *testing.T) {
 	}
 }
 
+// A hello that comes in pieces is what it is as a whole, and no byte of it is looked at twice.
+func TestReader(t *testing.T) {
+	whole := hello(t, &tls.Config{ServerName: "example.com"})
+	for _, size := range []int{1, 7, 100, 1 << 14} {
+		want := fragment(whole, size)
+		var r Reader
+		var b []byte
+		for i, c := range want {
+			b = append(b, c)
+			name, err := r.ServerName(b)
+			if i == len(want)-1 {
+				if name != "example.com" || err != nil {
+					t.Errorf("records of %d bytes: %q, %v", size, name, err)
+				}
+				break
+			}
+			if err != ErrMore {
+				t.Fatalf("records of %d bytes, after %d of %d: %q, %v", size, i+1, len(want), name, err)
+			}
+			if r.at < len(b)-4 {
+				t.Fatalf("records of %d bytes, after %d: it is at %d", size, i+1, r.at)
+			}
+			clear(b[:r.at])
+		}
+	}
+}
+
 func FuzzServerName(f *testing.F) {
 	whole := hello(f, &tls.Config{ServerName: "example.com"})
 	f.Add(whole)
 	f.Add(fragment(whole, 7))
 	f.Add(hello(f, &tls.Config{InsecureSkipVerify: true}))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) >= MaxHello {
+			return // too long as soon as so much has come
+		}
 		name, err := ServerName(b)
+		var r Reader
+		for i := range b {
+			n, e := r.ServerName(b[:i+1])
+			if e == ErrMore {
+				continue
+			}
+			// Bytes behind the hello, and what is behind an error, are not looked at.
+			if n != name || e != err {
+				t.Fatalf("byte by byte %q, %v after %d, and at once %q, %v", n, e, i+1, name, err)
+			}
+			break
+		}
 		if err != nil {
 			return
 		}

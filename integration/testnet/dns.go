@@ -31,6 +31,17 @@ var zone = map[string][]string{
 	"mapped.example.org":    {"::ffff:10.9.9.9"},
 	"nat64.example.org":     {"64:ff9b::a09:909"},
 	"mixed.example.org":     {"10.9.9.9", "93.184.216.34"},
+	"far.example.org":       manyFar(),
+}
+
+// manyFar gives addresses of the network far, as many as the DNS has room for in one answer.
+func manyFar() (list []string) {
+	a := netip.MustParsePrefix(far).Addr()
+	for range 64 {
+		a = a.Next()
+		list = append(list, a.String())
+	}
+	return list
 }
 
 // resolver is where the DNS is.

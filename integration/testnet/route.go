@@ -22,8 +22,8 @@ func loopbackUp() error {
 }
 
 // routeHere makes every address of a network one that is served here and belongs to no interface (ip-route(8), type
-// local), so that gobox does not take it for the host's own.
-func routeHere(p netip.Prefix) error {
+// local), so that gobox does not take it for the host's own. By the type unicast it goes out by the loopback, and is lost.
+func routeHere(p netip.Prefix, kind byte) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
@@ -35,7 +35,11 @@ func routeHere(p netip.Prefix) error {
 	}
 	const loopback = 1
 	body := make([]byte, unix.SizeofRtMsg)
-	body[0], body[1], body[4], body[5], body[6], body[7] = family, byte(p.Bits()), unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL
+	table, scope := byte(unix.RT_TABLE_LOCAL), byte(unix.RT_SCOPE_HOST)
+	if kind == unix.RTN_UNICAST {
+		table, scope = unix.RT_TABLE_MAIN, unix.RT_SCOPE_LINK
+	}
+	body[0], body[1], body[4], body[5], body[6], body[7] = family, byte(p.Bits()), table, unix.RTPROT_BOOT, scope, kind
 	attribute := func(kind uint16, value []byte) {
 		body = binary.NativeEndian.AppendUint16(body, uint16(unix.SizeofRtAttr+len(value)))
 		body = append(binary.NativeEndian.AppendUint16(body, kind), value...)
