@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,8 +57,9 @@ func (s *session) exchange(up dialled, head *httphead.Head, size int64, rest []b
 	r := s.relay(up.conn)
 	stop := s.watch(r)
 	var wg sync.WaitGroup
+	var answered atomic.Bool
 	wg.Go(func() {
-		if err := s.sendRequest(r, head, size, rest); err != nil {
+		if err := s.sendRequest(r, head, size, rest); err != nil && !answered.Load() {
 			r.cut(err)
 		}
 	})
@@ -68,8 +71,10 @@ func (s *session) exchange(up dialled, head *httphead.Head, size int64, rest []b
 	}
 	// The server has said all it will: what is still on its way there is for nobody.
 	r.server.Close()
-	linger(s.client)
+	answered.Store(true)
+	_ = s.client.SetReadDeadline(time.Unix(1, 0))
 	wg.Wait()
+	linger(s.client)
 	r.once.Do(func() {})
 	stop()
 	s.ended(up, r, r.cause)
@@ -150,10 +155,13 @@ func (s *session) sendRequest(r *relay, head *httphead.Head, size int64, rest []
 	}
 	// No second request is taken, or what is called one request here could be two there. What comes is read, so that closing
 	// does not become a reset, and a client that goes away is seen.
-	if _, err := io.Copy(io.Discard, src); errors.Is(err, unix.ECONNRESET) {
-		return err
+	if _, err := io.Copy(io.Discard, src); err != nil {
+		if errors.Is(err, unix.ECONNRESET) {
+			return err
+		}
+		return nil
 	}
-	return nil
+	return WaitReset(s.client)
 }
 
 // then is called when a reader comes to it, and is empty.

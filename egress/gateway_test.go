@@ -633,6 +633,55 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// A client that has said all and goes away then is gone for the host too, which may never have a word to find out by.
+func TestResetAfterEnd(t *testing.T) {
+	r := newRig(t, 0, []string{"mute.example:%d", "mute.example:80"})
+	seen := make(chan error, 1)
+	mute := func(c *net.TCPConn) {
+		_, _ = c.Read(make([]byte, 1000))
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			seen <- err
+			return
+		}
+		seen <- WaitReset(c)
+	}
+	r.host("mute.example", "1.2.3.4", r.port, mute)
+	r.host("", "1.2.3.4", 80, mute)
+	for way, begin := range map[string]func() *net.TCPConn{
+		"transparent": func() *net.TCPConn { return r.connect("mute.example") },
+		"CONNECT": func() *net.TCPConn {
+			c := r.dialReal(r.proxy)
+			_, _ = io.WriteString(c, "CONNECT mute.example:80 HTTP/1.1\r\nHost: mute.example:80\r\n\r\n")
+			return c
+		},
+		"http": func() *net.TCPConn {
+			c := r.dialReal(r.proxy)
+			_, _ = io.WriteString(c, "GET http://mute.example/ HTTP/1.1\r\nHost: mute.example\r\n\r\n")
+			return c
+		},
+	} {
+		c := begin()
+		if _, err := io.WriteString(c, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // so that the end and the reset are two things
+		_ = c.SetLinger(0)
+		c.Close()
+		select {
+		case err := <-seen:
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: the host sees %v", way, err)
+			}
+		case <-time.After(patience / 3):
+			t.Errorf("%s: the host sees nothing of the reset", way)
+		}
+		r.event(KindConnection, Allowed)
+	}
+}
+
 // TestBackpressure: a reader that stops stops the writer, and nothing is stored in between.
 func TestBackpressure(t *testing.T) {
 	const most = 64 << 20

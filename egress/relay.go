@@ -40,6 +40,7 @@ type relay struct {
 	active            atomic.Int64 // time of the last byte, in ns since start
 	start             time.Time
 
+	ended atomic.Int32 // directions that came to an orderly end
 	once  sync.Once
 	cause error // why it was cut off; set once, before both ends are closed
 }
@@ -71,9 +72,47 @@ func (r *relay) direction(dst, src stream, n *atomic.Uint64, total *quota, initi
 	if err == nil {
 		// The other end may have closed already, and then there is nothing to say.
 		_ = dst.CloseWrite()
-		return
+		if r.ended.Add(1) == 2 {
+			r.client.Close()
+			r.server.Close()
+			return
+		}
+		if src != r.client {
+			return
+		}
+		// A client that has said all, or is gone, as far as can be seen. A server may take any time to notice.
+		if err = WaitReset(src); err == nil {
+			return
+		}
 	}
 	r.cut(err)
+}
+
+// WaitReset waits until a connection that has been read to its end is reset, or known to be dead, and gives that as an error;
+// nil when it is closed on this side, or its deadline for reading comes. Nothing else can read it meanwhile.
+func WaitReset(c net.Conn) error {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = t.NetConn()
+	}
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return nil //nolint:nilerr // it is closed
+	}
+	reset := false
+	_ = raw.Read(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		_, _ = unix.Poll(p, 0)
+		reset = p[0].Revents&unix.POLLERR != 0
+		return reset
+	})
+	if reset {
+		return unix.ECONNRESET
+	}
+	return nil
 }
 
 // cut resets both ends. The first cause stays.

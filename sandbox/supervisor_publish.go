@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"gobox/egress"
 	"gobox/namespaces"
 	"gobox/policy"
 
@@ -364,12 +366,22 @@ func (p *passing) pass() {
 	defer p.outside.Close()
 	defer p.inside.Close()
 	var both sync.WaitGroup
+	var ended atomic.Int32
 	half := func(to, from *net.TCPConn) {
 		if _, err := io.Copy(to, from); err != nil {
 			p.abort()
 			return
 		}
 		if to.CloseWrite() != nil {
+			p.abort()
+			return
+		}
+		if ended.Add(1) == 2 {
+			p.outside.Close()
+			p.inside.Close()
+			return
+		}
+		if from == p.outside && egress.WaitReset(from) != nil {
 			p.abort()
 		}
 	}
