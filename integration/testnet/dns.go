@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"strings"
@@ -48,7 +49,7 @@ func manyFar() (list []string) {
 const resolver = "93.184.216.53"
 
 func serveDNS(log *heard.Log) error {
-	pc, err := net.ListenPacket("udp", resolver+":53")
+	pc, err := (&net.ListenConfig{Control: transparent}).ListenPacket(context.Background(), "udp4", resolver+":53")
 	if err != nil {
 		return err
 	}

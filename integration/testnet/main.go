@@ -102,12 +102,15 @@ func arrange(bundle string) error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
+	if err := ruleHere(); err != nil {
+		return fmt.Errorf("rule for routes: %w", err)
+	}
 	for _, text := range networks {
-		if err := routeHere(netip.MustParsePrefix(text), unix.RTN_LOCAL); err != nil {
+		if err := routeHere(netip.MustParsePrefix(text)); err != nil {
 			return fmt.Errorf("route %s: %w", text, err)
 		}
 	}
-	if err := routeHere(netip.MustParsePrefix(far), unix.RTN_UNICAST); err != nil {
+	if err := routeNowhere(netip.MustParsePrefix(far)); err != nil {
 		return fmt.Errorf("route %s: %w", far, err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

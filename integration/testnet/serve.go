@@ -61,7 +61,7 @@ func (s *services) serve() error {
 		ports[portSSH] = each(ssh.serve)
 	}
 	for port, serve := range ports {
-		var lc net.ListenConfig
+		lc := net.ListenConfig{Control: transparent}
 		lc.SetMultipathTCP(false)
 		l, err := lc.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
