@@ -148,8 +148,12 @@ func walkBy(path string, create bool, visit func(*unix.Stat_t)) (int, error) {
 		}
 		next, err := unix.Openat(cur, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == unix.ENOENT && create {
-			if err = unix.Mkdirat(cur, name, 0o700); err == nil || err == unix.EEXIST {
+			made := unix.Mkdirat(cur, name, 0o700)
+			if err = made; err == nil || err == unix.EEXIST {
 				next, err = unix.Openat(cur, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			}
+			if made == nil && err == nil {
+				unmask(next)
 			}
 		}
 		if err != nil {
@@ -219,17 +223,26 @@ func (d dir) close() {
 	}
 }
 
-// mkdir makes a directory of the caller's alone, whatever the umask: one that takes away its owner's rights as well would leave
-// a record that nobody could write or read.
+// mkdir makes a directory of the caller's alone.
 func mkdir(at int, name string) error {
-	if err := unix.Mkdirat(at, name, 0o700); err != nil {
+	err := unix.Mkdirat(at, name, 0o700)
+	if err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&0o777 != 0o700 && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		_ = unix.Fchmodat(at, name, 0o700, 0)
+	if fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+		unmask(fd)
+		unix.Close(fd)
 	}
 	return nil
+}
+
+// unmask gives a new directory, opened with O_PATH, the rights that the umask took from its owner: nobody could write or read a
+// record otherwise.
+func unmask(fd int) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == unix.Geteuid() && st.Mode&0o700 != 0o700 {
+		_ = unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o700)
+	}
 }
 
 // create makes a new file, which nothing of that name may precede.
@@ -238,7 +251,7 @@ func (d dir) create(name string, flags int) (int, error) {
 	if err != nil {
 		return -1, failure("create", d.path+"/"+name, err)
 	}
-	_ = unix.Fchmod(fd, 0o600) // see mkdir
+	_ = unix.Fchmod(fd, 0o600) // see unmask
 	return fd, nil
 }
 

