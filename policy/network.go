@@ -340,6 +340,12 @@ func (b *builder) addPublish() error {
 		return &Error{Step: "network", Object: "--publish", Err: fmt.Errorf("more than %d ports", maxPublish)}
 	}
 	for i, p := range list {
+		if !p.host().IsValid() || p.HostPort == 0 || p.Port == 0 {
+			return &Error{
+				Step: "network", Object: "--publish " + fmt.Sprintf("%s:%d:%d", p.Addr, p.HostPort, p.Port), Err: errors.New("it names no address of the host, or not both ports"),
+				Hint: "ParsePublish gives one that is whole, for the host's own loopback where nothing else is said",
+			}
+		}
 		for _, before := range list[:i] {
 			if before.HostPort == p.HostPort && (before.Addr == p.Addr || before.host().IsUnspecified() || p.host().IsUnspecified()) {
 				return &Error{Step: "network", Object: "--publish " + p.String(), Err: errors.New("the port is published twice"), Hint: "choose another HOSTPORT"}

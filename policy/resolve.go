@@ -20,6 +20,7 @@ func Resolve(p Policy, h Host) (*Plan, error) {
 	// The order is that of knowledge: a later part uses what an earlier one found out.
 	for _, part := range []func(*builder) error{
 		(*builder).checkPolicy,
+		(*builder).checkNumbers,
 		(*builder).checkLayers,
 		(*builder).decideNetwork,
 		(*builder).findHome,

@@ -7,5 +7,9 @@
 // (pid_namespaces(7)), and init dies with the supervisor: by PR_SET_PDEATHSIG, and by the end of their
 // socket.
 //
+// A program may have as many runs at a time as it likes, beside whatever else it does. It asks [IsInit] first thing in main. What
+// it gives in a [Spec] is called from within [Run], which waits for it: the command's time goes on meanwhile, but nobody ends it
+// before init does.
+//
 // Files named supervisor_*.go run on the host's side, files named init_*.go inside.
 package sandbox

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gobox/egress"
@@ -130,6 +131,7 @@ func (r Result) Status() int {
 type Sandbox struct {
 	launched chan struct{} // closed when the fields below are set
 	over     chan struct{} // closed when init is gone
+	ran      atomic.Bool
 	err      error
 	pid      int
 	pidfd    int
@@ -306,6 +308,7 @@ func (s *Spec) observe(e record.Event) {
 var (
 	errNoPlan = &policy.Error{Step: "plan", Err: errors.New("the Spec has none"), Hint: "policy.Resolve makes one"}
 	errID     = errors.New("a run id is 1 to 64 of A-Z a-z 0-9 . _ -, and starts with none of the last three but _")
+	errOnce   = &policy.Error{Step: "start", Object: "init", Err: errors.New("this Sandbox has run, or was discarded"), Hint: "sandbox.Launch starts another"}
 	errMain   = &policy.Error{
 		Step: "start", Object: "init", Err: errors.New("the program does not ask sandbox.IsInit in its main"),
 		Hint: "first thing in main: if sandbox.IsInit() { sandbox.Init() }",
@@ -331,6 +334,9 @@ func Run(ctx context.Context, spec Spec) (Result, error) {
 // after the plan's grace period, is killed, and the outcome is Cancelled. The error is a *policy.Error, and
 // means that the command was never executed. A Sandbox runs once.
 func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
+	if s.ran.Swap(true) || s.gone() {
+		return Result{}, errOnce
+	}
 	defer s.Discard()
 	if spec.Plan == nil {
 		return Result{}, errNoPlan
@@ -392,7 +398,12 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 	if err := layer.make(spec.Plan); err != nil {
 		return Result{}, err
 	}
-	defer func() { _ = layer.remove() }() // unless that was done, or must not be
+	defer func() {
+		// Where a callback has panicked, the command is still there.
+		s.Discard()
+		layer.stopWatch()
+		_ = layer.remove() // unless that was done, or must not be
+	}()
 	plan, noLayer, err := s.handOver(&spec, streams, layer)
 	if err != nil {
 		// An init that is gone is the cause of whatever went wrong with it.

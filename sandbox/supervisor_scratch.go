@@ -153,15 +153,19 @@ func (s *scratch) end() ScratchLimit {
 	if s == nil {
 		return 0
 	}
-	if s.stop != nil {
-		close(s.stop)
-		<-s.done
-		s.stop = nil
-	}
+	s.stopWatch()
 	if found := ScratchLimit(s.found.Load()); found != 0 {
 		return found
 	}
 	return s.over()
+}
+
+func (s *scratch) stopWatch() {
+	if s != nil && s.stop != nil {
+		close(s.stop)
+		<-s.done
+		s.stop = nil
+	}
 }
 
 // filled tells whether the file system has filled by as much as the limit since the run began, by whomever, and low

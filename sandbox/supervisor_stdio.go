@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stdio is what the command's first three descriptors are made of. The files stay the caller's.
+// Stdio is what the command's first three descriptors are made of. The files stay the caller's, who may close them while the
+// command runs: the run has descriptors of its own.
 type Stdio struct {
 	In, Out, Err *os.File
 	// CaptureOut and CaptureErr, when set, get a copy of what the command writes, but for what goes to a terminal. Each is
