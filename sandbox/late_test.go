@@ -140,14 +140,14 @@ func TestSharedInput(t *testing.T) {
 			defer feed.Close()
 			const runs = 4
 			done := make(chan string, runs)
-			for range runs {
+			for i := range runs {
 				p := plan("/bin/cat")
 				defer os.RemoveAll(p.Workspace.Path)
 				p.Limits.Timeout, p.Limits.Grace = time.Second, 0
 				stdio := null()
 				stdio.In = in
 				go func() {
-					res, err := sandbox.Run(context.Background(), sandbox.Spec{ID: "shared", Plan: p, Stdio: stdio})
+					res, err := sandbox.Run(context.Background(), sandbox.Spec{ID: fmt.Sprint("shared-", i), Plan: p, Stdio: stdio})
 					done <- fmt.Sprintf("%s %v", res.Outcome, err)
 				}()
 			}

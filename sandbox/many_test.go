@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -163,7 +164,14 @@ func TestManyAtOnce(t *testing.T) {
 		for n := range times {
 			for i, k := range kinds {
 				runs.Go(func() {
-					if err := k.run(fmt.Sprintf("gobox-many-id-%d-%d", i, n)); err != nil {
+					err := k.run(fmt.Sprintf("gobox-many-id-%d-%d", i, n))
+					for range 20 {
+						if !errors.Is(err, unix.EADDRINUSE) {
+							break // else somebody was given the port that was free
+						}
+						err = k.run(fmt.Sprintf("gobox-many-id-%d-%d", i, n))
+					}
+					if err != nil {
 						t.Errorf("%s: %v", k.name, err)
 					}
 				})
@@ -207,11 +215,11 @@ func TestOnePlanForMany(t *testing.T) {
 	p := plan("/bin/true")
 	defer os.RemoveAll(p.Workspace.Path)
 	var runs sync.WaitGroup
-	for range 8 {
+	for i := range 8 {
 		runs.Go(func() {
 			stdio := null()
 			defer stdio.In.Close()
-			if res, err := sandbox.Run(context.Background(), sandbox.Spec{ID: "same", Plan: p, Stdio: stdio}); err != nil || res.Outcome != sandbox.Exited || res.ExitCode != 0 {
+			if res, err := sandbox.Run(context.Background(), sandbox.Spec{ID: fmt.Sprint("same-", i), Plan: p, Stdio: stdio}); err != nil || res.Outcome != sandbox.Exited || res.ExitCode != 0 {
 				t.Errorf("%+v %v", res, err)
 			}
 		})

@@ -199,3 +199,22 @@ func TestSpecID(t *testing.T) {
 		}
 	}
 }
+
+// TestSpecIDIsTaken: two runs at a time have names of their own on this host; one after the other may have the same.
+func TestSpecIDIsTaken(t *testing.T) {
+	p := plan("/bin/true")
+	defer os.RemoveAll(p.Workspace.Path)
+	spec := sandbox.Spec{ID: "taken", Plan: p, Stdio: null()}
+	outer := spec
+	outer.Observe = func(sandbox.Event) {
+		var e *policy.Error
+		if res, err := sandbox.Run(context.Background(), spec); !errors.As(err, &e) || e.Object != "taken" || e.Hint == "" {
+			t.Errorf("%v %v", res.Outcome, err)
+		}
+	}
+	for _, s := range []sandbox.Spec{outer, spec} {
+		if res, err := sandbox.Run(t.Context(), s); err != nil || res.Outcome != sandbox.Exited {
+			t.Errorf("%v %v", res.Outcome, err)
+		}
+	}
+}

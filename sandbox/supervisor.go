@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -305,8 +306,14 @@ func (s *Spec) observe(e record.Event) {
 	}
 }
 
+// underWay has the ids of the runs of this process.
+var underWay sync.Map
+
+const hintID = "record.NewID makes one for Spec.ID"
+
 var (
 	errNoPlan = &policy.Error{Step: "plan", Err: errors.New("the Spec has none"), Hint: "policy.Resolve makes one"}
+	errTaken  = errors.New("another run of this process has it at the moment")
 	errID     = errors.New("a run id is 1 to 64 of A-Z a-z 0-9 . _ -, and starts with none of the last three but _")
 	errOnce   = &policy.Error{Step: "start", Object: "init", Err: errors.New("this Sandbox has run, or was discarded"), Hint: "sandbox.Launch starts another"}
 	errMain   = &policy.Error{
@@ -342,8 +349,13 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (Result, error) {
 		return Result{}, errNoPlan
 	}
 	if !record.ValidID(spec.ID) {
-		return Result{}, &policy.Error{Step: "use run id", Object: spec.ID, Err: errID, Hint: "record.NewID makes one for Spec.ID"}
+		return Result{}, &policy.Error{Step: "use run id", Object: spec.ID, Err: errID, Hint: hintID}
 	}
+	if _, taken := underWay.LoadOrStore(spec.ID, nil); taken {
+		// It would go without a cgroup, whose name is made of the id and this process.
+		return Result{}, &policy.Error{Step: "use run id", Object: spec.ID, Err: errTaken, Hint: hintID}
+	}
+	defer underWay.Delete(spec.ID)
 	if !mainAsks.Load() {
 		return Result{}, errMain
 	}
