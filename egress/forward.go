@@ -138,12 +138,16 @@ func (s *session) setHostHeader(head *httphead.Head, def uint16) {
 // request. An error is the client's, or a limit; a server that does not want all of it may still have an answer.
 func (s *session) sendRequest(r *relay, head *httphead.Head, size int64, rest []byte) error {
 	dst := &serverWriter{r: r}
-	src := bufio.NewReader(io.MultiReader(bytes.NewReader(rest), then(s.passed), s.client))
+	out := bufio.NewWriter(dst)
+	src := bufio.NewReader(&flushing{out, io.MultiReader(bytes.NewReader(rest), then(s.passed), s.client)})
 	_, err := dst.Write(head.Append(nil))
 	switch {
 	case err != nil:
 	case size == httphead.Chunked:
-		err = httphead.CopyChunked(dst, src)
+		// Three small writes for each chunk would be a hundred times the work of who sends chunks of one byte.
+		if err = httphead.CopyChunked(struct{ io.Writer }{out}, src); err == nil {
+			err = out.Flush()
+		}
 	case size > 0:
 		if _, err = io.CopyN(dst, src, size); err == io.EOF {
 			err = io.ErrUnexpectedEOF
@@ -162,6 +166,17 @@ func (s *session) sendRequest(r *relay, head *httphead.Head, size int64, rest []
 		return nil
 	}
 	return WaitReset(s.client)
+}
+
+// flushing sends what has been written before it waits for more to read. An error of that is seen by the next write.
+type flushing struct {
+	out *bufio.Writer
+	in  io.Reader
+}
+
+func (f *flushing) Read(b []byte) (int, error) {
+	_ = f.out.Flush()
+	return f.in.Read(b)
 }
 
 // then is called when a reader comes to it, and is empty.

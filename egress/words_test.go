@@ -5,8 +5,11 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"gobox/egress/httphead"
 )
 
 // heldHeads opens connections to the proxy with a head of that size that is not complete.
@@ -90,4 +93,58 @@ func TestLongHeadsInVain(t *testing.T) {
 	if e := r.event(KindConnection, Failed); !strings.Contains(e.Reason, "in the middle of a first message") {
 		t.Errorf("%+v", e)
 	}
+}
+
+// counting is a server that counts what is written at a time.
+type counting struct {
+	net.Conn
+	writes int
+	text   strings.Builder
+}
+
+func (c *counting) Write(b []byte) (int, error) { c.writes++; return c.text.Write(b) }
+func (c *counting) CloseWrite() error           { return nil }
+
+// A body in chunks of one byte does not become a write or three for each, and nothing of it is held back.
+func TestSmallChunks(t *testing.T) {
+	here, there := tcpPair(t)
+	s := &session{g: &Gateway{}, client: here}
+	server := &counting{}
+	var used atomic.Uint64
+	r := &relay{client: here, server: server, totalOut: &quota{used: &used}}
+	head := &httphead.Head{Method: "POST", Target: "/", Minor: 1}
+	go func() {
+		_, _ = io.WriteString(there, strings.Repeat("1\r\na\r\n", 1000))
+		time.Sleep(50 * time.Millisecond)
+		_, _ = io.WriteString(there, "1\r\nb\r\n0\r\n\r\n")
+		there.Close()
+	}()
+	_ = here.SetReadDeadline(time.Now().Add(time.Second))
+	if err := s.sendRequest(r, head, httphead.Chunked, []byte("1\r\n0\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	want := "POST / HTTP/1.1\r\n\r\n1\r\n0\r\n" + strings.Repeat("1\r\na\r\n", 1000) + "1\r\nb\r\n0\r\n\r\n"
+	if server.text.String() != want || server.writes > 100 {
+		t.Errorf("%d writes of %.200q", server.writes, server.text.String())
+	}
+}
+
+// tcpPair gives both ends of a connection.
+func tcpPair(t *testing.T) (here, there *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); c.Close() })
+	return a.(*net.TCPConn), c.(*net.TCPConn)
 }
