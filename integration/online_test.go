@@ -173,6 +173,38 @@ func TestN09AllowedNamesOfRefusedAddresses(t *testing.T) {
 		if rec.Counters.DeniedConnections < uint64(len(tries)) {
 			t.Errorf("%+v", rec.Denials)
 		}
+		for name, why := range map[string]string{
+			"private": "private", "loopback": "loopback", "metadata": "metadata", "mapped": "10.9.9.9 is a private", "nat64": "a NAT64 address (RFC 6052) of 10.9.9.9, a private",
+		} {
+			i := slices.IndexFunc(rec.Denials, func(d record.Denial) bool { return d.Object == name+".example.org:7000" })
+			if i < 0 || !strings.Contains(rec.Denials[i].Rule, why) {
+				t.Errorf("%s: not refused for %q: %+v", name, why, rec.Denials)
+			}
+		}
+	})
+}
+
+// Who may use a translator to IPv4 may not reach through it what is refused without it, by name or by address.
+func TestN09ThroughATranslator(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		refused := []string{"talk nat64.example.org:7000 x", "talk [64:ff9b::a09:909]:7000 x", "talk [64:ff9b::a9fe:a9fe]:7000 x"}
+		want := []string{"talk public64.example.org:7000 x -> x", "talk [64:ff9b::5db8:d822]:7000 x -> x"}
+		flags := []string{"--allow-net", "*.example.org:7000", "--allow-net", "[64:ff9b::/96]:7000"}
+		rep, said, rec, _ := online(t, b, flags, append(refused, attemptsOf(want)...)...)
+		for _, try := range refused {
+			if o := rep.Of(t, try); o.Errno == "" {
+				t.Errorf("%s: %+v", try, o)
+			}
+		}
+		says(t, rep, want...)
+		for _, at := range said.Connections() {
+			if at != "[64:ff9b::5db8:d822]:7000" {
+				t.Errorf("somebody connected to %s", at)
+			}
+		}
+		if rec.Counters.DeniedConnections < uint64(len(refused)) {
+			t.Errorf("%+v", rec.Denials)
+		}
 	})
 }
 

@@ -26,6 +26,8 @@ func onlineAttempt(name string) attempt.Func {
 		return talk
 	case "stay":
 		return stay
+	case "hold":
+		return hold
 	case "get":
 		return func(a []string) (int64, string, error) { return get(a, http.ProxyFromEnvironment) }
 	case "get-direct":
@@ -74,6 +76,30 @@ func stay(a []string) (int64, string, error) {
 	_ = c.SetDeadline(time.Now().Add(onlineTimeout))
 	n, err := c.Read(make([]byte, 1))
 	return int64(n), "read", err
+}
+
+// held are the connections of hold, which are there until the end.
+var held []net.Conn
+
+// hold HOST:PORT N TEXT SIZE: opens N connections, and begins each with this text, %XX in it being a byte, and letters up to SIZE bytes
+func hold(a []string) (int64, string, error) {
+	text, err := url.PathUnescape(a[2])
+	if err != nil {
+		return -1, "", err
+	}
+	text += strings.Repeat("a", max(int(attempt.Number(a[3]))-len(text), 0))
+	for range attempt.Number(a[1]) {
+		c, err := net.DialTimeout("tcp", a[0], onlineTimeout)
+		if err != nil {
+			return int64(len(held)), "dial", err
+		}
+		held = append(held, c)
+		_ = c.SetDeadline(time.Now().Add(onlineTimeout))
+		if _, err := io.WriteString(c, text); err != nil {
+			return int64(len(held)), "write", err
+		}
+	}
+	return int64(len(held)), "", nil
 }
 
 // get URL: the beginning of the answer's body; one with another status than 200 is an error

@@ -31,13 +31,14 @@ var zone = map[string][]string{
 	"metadata.example.org":  {"169.254.169.254"},
 	"mapped.example.org":    {"::ffff:10.9.9.9"},
 	"nat64.example.org":     {"64:ff9b::a09:909"},
+	"public64.example.org":  {"64:ff9b::5db8:d822"},
 	"mixed.example.org":     {"10.9.9.9", "93.184.216.34"},
-	"far.example.org":       manyFar(),
+	"many.example.org":      many(),
 }
 
-// manyFar gives addresses of the network far, as many as the DNS has room for in one answer.
-func manyFar() (list []string) {
-	a := netip.MustParsePrefix(far).Addr()
+// many gives as many addresses as the DNS has room for in one answer.
+func many() (list []string) {
+	a := netip.MustParseAddr("93.184.216.127")
 	for range 64 {
 		a = a.Next()
 		list = append(list, a.String())

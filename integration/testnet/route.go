@@ -41,21 +41,14 @@ func transparent(network, _ string, c syscall.RawConn) error {
 }
 
 // routeHere makes every address of a network one that is served here and belongs to no interface (ip-route(8), type local).
-func routeHere(p netip.Prefix) error { return addRoute(p, here, unix.RT_SCOPE_HOST, unix.RTN_LOCAL) }
-
-// routeNowhere makes a network one that packets go out to by the loopback, and are lost.
-func routeNowhere(p netip.Prefix) error {
-	return addRoute(p, unix.RT_TABLE_MAIN, unix.RT_SCOPE_LINK, unix.RTN_UNICAST)
-}
-
-func addRoute(p netip.Prefix, table, scope, kind byte) error {
+func routeHere(p netip.Prefix) error {
 	family := byte(unix.AF_INET6)
 	if p.Addr().Is4() {
 		family = unix.AF_INET
 	}
 	const loopback = 1
 	// struct rtmsg: family, lengths of destination and source, tos, table, protocol, scope, type, flags
-	body := []byte{family, byte(p.Bits()), 0, 0, table, unix.RTPROT_BOOT, scope, kind, 0, 0, 0, 0}
+	body := []byte{family, byte(p.Bits()), 0, 0, here, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
 	body = appendAttribute(body, unix.RTA_DST, p.Addr().AsSlice())
 	body = appendAttribute(body, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopback))
 	if family == unix.AF_INET {

@@ -14,6 +14,8 @@ import (
 
 	"gobox/integration/testnet/authority"
 	"gobox/integration/testnet/heard"
+
+	"golang.org/x/sys/unix"
 )
 
 // Ports that every address but those of quiet has.
@@ -22,6 +24,7 @@ const (
 	portSSH   = 22
 	portHTTP  = 80
 	portHTTPS = 443
+	portDead  = 7001 // nothing ever comes back, as from a host that is gone
 	portData  = 5432 // PostgreSQL at those of database; says who is there, and then echoes, at the others
 )
 
@@ -53,6 +56,9 @@ func (s *services) serve() error {
 			_ = (&http.Server{Handler: handler, TLSConfig: s.ca.Config()}).ServeTLS(l, "", "")
 		},
 	}
+	if err := playDead(); err != nil {
+		return fmt.Errorf("port %d: %w", portDead, err)
+	}
 	if s.site != "" {
 		ssh, err := newSSH(s.site)
 		if err != nil {
@@ -70,6 +76,25 @@ func (s *services) serve() error {
 		go serve(&listener{Listener: l, log: s.log})
 	}
 	return nil
+}
+
+// playDead listens at portDead with a queue of one, in which there is one: the kernel then pays no attention to others (listen(2)).
+func playDead() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: portDead}); err != nil {
+		return err
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		return err
+	}
+	own, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Connect(own, &unix.SockaddrInet4{Port: portDead, Addr: [4]byte{127, 0, 0, 1}})
 }
 
 // data passes a connection on to the database, or stands for one.
