@@ -3,13 +3,18 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
+	"golang.org/x/sys/unix"
+
+	"gobox/policy"
 	"gobox/sandbox"
 )
 
@@ -169,5 +174,39 @@ func TestSharedInput(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInputError: a file that cannot be read to its end has not ended where the command met an end.
+func TestInputError(t *testing.T) {
+	for script, want := range map[string]int{"cat >/dev/null": policy.ExitOutput, "cat >/dev/null; exit 5": 5} {
+		// A page that is there, and then one that is not.
+		mem, err := os.Open("/proc/self/mem")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mem.Close()
+		page, err := unix.Mmap(-1, 0, 2*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Munmap(page) }()
+		copy(page, "text")
+		end := page[os.Getpagesize():]
+		if err := unix.Mprotect(end, unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mem.Seek(int64(uintptr(unsafe.Pointer(&page[0]))), io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		p := plan("/bin/sh", "-c", script)
+		defer os.RemoveAll(p.Workspace.Path)
+		stdio := null()
+		stdio.In = mem
+		res, err := sandbox.Run(t.Context(), sandbox.Spec{ID: "input", Plan: p, Stdio: stdio})
+		var e *policy.Error
+		if err != nil || res.Outcome != sandbox.Exited || res.Status() != want || !errors.As(res.InputError, &e) || !errors.Is(e, unix.EIO) {
+			t.Errorf("%s: %d %+v %v", script, res.Status(), res, err)
+		}
 	}
 }

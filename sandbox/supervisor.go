@@ -98,6 +98,9 @@ type Result struct {
 	ChangesError error
 	// OutputError is why some of the command's output could not be passed on (a *policy.Error), nil when all was.
 	OutputError error
+	// InputError is why the command was not given all of the file that is its stdin (a *policy.Error): it has met an end where
+	// there was none.
+	InputError error
 
 	Limits    []Limit
 	Usage     Usage
@@ -115,7 +118,7 @@ func (r Result) Status() int {
 	}
 	switch r.Outcome {
 	case Exited:
-		if (r.OutputError != nil || r.AsideError != nil || len(r.Aside) > 0 || r.DeliverError != nil) && r.ExitCode == 0 {
+		if (r.OutputError != nil || r.InputError != nil || r.AsideError != nil || len(r.Aside) > 0 || r.DeliverError != nil) && r.ExitCode == 0 {
 			return policy.ExitOutput
 		}
 	case TimedOut, CPUTime:

@@ -27,6 +27,8 @@ type input struct {
 	// Of a file: a read end to count what is unread by, where the offset was, and how many bytes were given.
 	peek         int
 	start, given int64
+	// bad is why the rest of it could not be read. The command has met an end there, and cannot tell that from the file's own.
+	bad error
 }
 
 // errStopped says that the run is over.
@@ -92,8 +94,9 @@ func (in *input) run() {
 	close(in.done)
 }
 
-// finish stops the feeding, which started says was begun, and gives back what was not read.
-func (in *input) finish(started bool) {
+// finish stops the feeding, which started says was begun, and gives back what was not read. The error is why the command was
+// not given all of a file of which it has read all that it was given.
+func (in *input) finish(started bool) (err error) {
 	if started {
 		in.quit.Store(true)
 		_, _ = unix.Write(in.stop, []byte{0, 0, 0, 0, 0, 0, 0, 1})
@@ -102,9 +105,14 @@ func (in *input) finish(started bool) {
 		unix.Close(in.to)
 	}
 	if in.peek >= 0 {
-		_, _ = unix.Seek(in.from, in.start+in.given-unread(in.peek), unix.SEEK_SET)
+		left := unread(in.peek)
+		_, _ = unix.Seek(in.from, in.start+in.given-left, unix.SEEK_SET)
+		if left == 0 {
+			err = in.bad
+		}
 	}
 	closeAll([]int{in.from, in.stop, in.null, in.peek})
+	return err
 }
 
 // wait polls fd for events and gives errStopped when the run is over.
@@ -142,6 +150,9 @@ func (in *input) feedFile() error {
 			continue
 		}
 		if err != nil || n == 0 {
+			if err != unix.EBADF { // that is of a descriptor for writing only, of which nothing was ever to be read
+				in.bad = err
+			}
 			return err
 		}
 		k, err := in.give(buf[:n])

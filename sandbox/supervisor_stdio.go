@@ -352,10 +352,7 @@ func (st *streams) overflowed() bool {
 func (st *streams) close() {
 	st.closeTerminal()
 	st.closeInside()
-	if st.input != nil {
-		st.input.finish(st.fed)
-		st.input = nil
-	}
+	_ = st.endInput()
 	for _, o := range st.outputs {
 		if o.quit.Store(true); !o.started {
 			o.started = true
@@ -365,6 +362,22 @@ func (st *streams) close() {
 	}
 	if st.overflow != nil {
 		st.overflow.close()
+	}
+}
+
+// endInput ends the feeding of the command's stdin. The error is why it was not given all of a file.
+func (st *streams) endInput() error {
+	if st.input == nil {
+		return nil
+	}
+	err := st.input.finish(st.fed)
+	st.input = nil
+	if err == nil {
+		return nil
+	}
+	return &policy.Error{
+		Step: "read", Object: "stdin", Err: err, Code: policy.ExitOutput,
+		Hint: "the command ran, and what it read ends where the file could not be read any further; run it again with another file",
 	}
 }
 

@@ -63,6 +63,9 @@ func runPlan(say messages, waiting *sandbox.Sandbox, name string, plan *policy.P
 	if result.OutputError != nil {
 		say.fail(result.OutputError)
 	}
+	if result.InputError != nil {
+		say.fail(result.InputError)
+	}
 	explainEnd(say, plan, result)
 	tellReadOnly(say, plan, result)
 	tellWorktree(say, plan, result)

@@ -423,6 +423,9 @@ func (r *recorded) result(res sandbox.Result, runErr error) *record.Result {
 	if res.OutputError != nil {
 		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "output_lost", Object: "stdout", Detail: res.OutputError.Error()})
 	}
+	if res.InputError != nil {
+		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "input_cut", Object: "stdin", Detail: res.InputError.Error()})
+	}
 	r.captureErr = r.closeCaptures(res.Usage, out)
 	if runErr == nil {
 		r.look(out)
