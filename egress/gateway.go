@@ -247,6 +247,13 @@ func (g *Gateway) admit(c net.Conn) (name, reason string) {
 	return "", ""
 }
 
+// crowded says whether there are many connections.
+func (g *Gateway) crowded() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.conns) > largeConns
+}
+
 func (g *Gateway) release(c net.Conn) {
 	c.Close()
 	g.mu.Lock()
@@ -406,6 +413,12 @@ func (s *session) carry(up dialled, initial []byte) {
 func (s *session) relay(server stream) *relay {
 	// The deadline of the peek or the request's head must not end the connection.
 	_ = s.client.SetDeadline(time.Time{})
+	FewUnsent(s.client)
+	FewUnsent(server)
+	if s.g.crowded() {
+		fewUnread(s.client)
+		fewUnread(server)
+	}
 	return &relay{
 		client: s.client, server: server, pipes: s.g.pipes, totalIn: s.g.in, totalOut: s.g.out, start: time.Now(), passed: s.passed,
 	}

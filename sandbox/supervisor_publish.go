@@ -329,6 +329,8 @@ func (d *doors) letIn(o *door) {
 		}
 		return
 	}
+	egress.FewUnsent(a)
+	egress.FewUnsent(b)
 	p := &passing{a, b}
 	d.passed[p] = struct{}{}
 	go func() {
