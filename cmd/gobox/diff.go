@@ -44,6 +44,7 @@ type stored struct {
 	run       *fsguard.Root
 	records   string // the state directory
 	workspace string // its path on the host
+	counted   bool   // the result has the hash of its changes
 	set       *changes.Set
 }
 
@@ -65,6 +66,9 @@ func (c *changeCommand) find(store *record.Store, text string) (*stored, error) 
 	s := &stored{id: id, records: store.Path()}
 	if e.Request != nil {
 		s.workspace = e.Request.Workspace
+	}
+	if e.Result != nil {
+		s.counted = e.Result.Workspace.Hash != ""
 	}
 	if s.run, err = fsguard.OpenRoot(store.Path()+"/runs/"+id, fsguard.Options{}); err != nil {
 		return nil, c.refuse(id, err, "")
@@ -104,13 +108,16 @@ func (c *changeCommand) failure(s *stored, err error) error {
 	hint := ""
 	var path *changes.PathError
 	var stuck *changes.StuckError
+	const lost = "the machine went down before all of it was on the disk (with --result or --audit it is once gobox has returned), or somebody changed what gobox had stored; "
 	switch {
+	case errors.Is(err, changes.ErrNone) && s.counted:
+		err, hint = errors.New("its changes are gone, though the result counts them"), lost+"run the command again"
 	case errors.Is(err, changes.ErrNone):
 		hint = "gobox runs list shows the runs; only --workspace-mode overlay keeps changes apart"
 	case errors.Is(err, changes.ErrDiscarded):
 		hint = "gobox runs show " + s.id + " tells how many there were"
-	case errors.Is(err, changes.ErrManifest):
-		hint = "somebody changed what gobox had stored; gobox discard " + s.id + " drops it"
+	case errors.Is(err, changes.ErrManifest), errors.Is(err, changes.ErrNoContent):
+		hint = lost + "gobox discard " + s.id + " drops what is left"
 	case errors.Is(err, changes.ErrApplied):
 		hint = "a set is applied once; run the command again for another"
 	case errors.Is(err, changes.ErrHash):

@@ -71,5 +71,9 @@ func collect(ts *testscript.TestScript, neg bool, args []string) {
 	set, err := changes.Collect(context.Background(), upper, lower, dir, changes.Options{Limits: limits, Started: time.Now()})
 	ts.Check(err)
 	ts.Setenv("HASH", set.Hash)
-	ts.Check(run.Finish(&record.Result{Outcome: record.Exited}))
+	result := &record.Result{Outcome: record.Exited}
+	if !set.Empty() {
+		result.Workspace.Hash = set.Hash
+	}
+	ts.Check(run.Finish(result))
 }

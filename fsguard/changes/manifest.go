@@ -31,6 +31,8 @@ var (
 	ErrNone = errors.New("the run left no changes")
 	// ErrDiscarded is for a set that was dropped.
 	ErrDiscarded = errors.New("the changes were discarded")
+	// ErrNoContent is for a set of which a content is not stored any more.
+	ErrNoContent = errors.New("the change set lacks a content")
 	// ErrManifest is for a manifest.json that is not what Collect writes.
 	ErrManifest = errors.New("the change set is damaged")
 )

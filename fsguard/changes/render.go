@@ -6,8 +6,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -62,6 +64,9 @@ func (c *Contents) text(ctx context.Context, s *State, path string, old bool) (t
 		if sum := sha256.Sum256(b); err != nil || hex.EncodeToString(sum[:]) != s.SHA256 {
 			return text{lost: true}, nil
 		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = ErrNoContent
 	}
 	if err != nil {
 		return text{}, fmt.Errorf("read content of %q: %w", path, err)

@@ -229,6 +229,9 @@ func (a *applying) stageOne(s *step, sync bool) (err error) {
 // stageContent copies a blob, which must be what the set says.
 func (a *applying) stageContent(s *step, sync bool) error {
 	from, err := a.run.Open(blobName(s.entry.New.SHA256))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNoContent
+	}
 	if err != nil {
 		return err
 	}
