@@ -44,7 +44,7 @@ type stored struct {
 	run       *fsguard.Root
 	records   string // the state directory
 	workspace string // its path on the host
-	counted   bool   // the result has the hash of its changes
+	counted   bool   // by its result, there are changes
 	set       *changes.Set
 }
 
@@ -68,7 +68,8 @@ func (c *changeCommand) find(store *record.Store, text string) (*stored, error) 
 		s.workspace = e.Request.Workspace
 	}
 	if e.Result != nil {
-		s.counted = e.Result.Workspace.Hash != ""
+		w := e.Result.Workspace
+		s.counted = w.Added+w.Modified+w.Deleted > 0
 	}
 	if s.run, err = fsguard.OpenRoot(store.Path()+"/runs/"+id, fsguard.Options{}); err != nil {
 		return nil, c.refuse(id, err, "")

@@ -72,8 +72,7 @@ func collect(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("HASH", set.Hash)
 	result := &record.Result{Outcome: record.Exited}
-	if !set.Empty() {
-		result.Workspace.Hash = set.Hash
-	}
+	sum := set.Summary()
+	result.Workspace = record.Workspace{Mode: "overlay", Added: sum.Added, Modified: sum.Modified, Deleted: sum.Deleted, Bytes: sum.Bytes, Hash: set.Hash}
 	ts.Check(run.Finish(result))
 }
