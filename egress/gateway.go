@@ -30,6 +30,8 @@ type Gateway struct {
 	most    int // connections that there are descriptors for
 	in, out *quota
 
+	mostReason string // for who is one too many
+
 	long     chan struct{} // places for long first messages
 	attempts chan struct{} // to connect, beyond the first of each connection: as many as there are descriptors for
 
@@ -116,7 +118,10 @@ func newGateway(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.most = share.conns
+	g.most, g.mostReason = share.conns, "there is room for %d connections at once"
+	if share.raise {
+		g.mostReason = "the limit on open files leaves room for %d connections at once, and ulimit -n raises it"
+	}
 	g.pipes = newPipes(share.pipes)
 	g.lookups = newLookups(cfg.Resolver, share.lookups)
 	g.attempts = make(chan struct{}, share.attempts)
@@ -129,9 +134,15 @@ func newGateway(cfg Config) (*Gateway, error) {
 // A gateway leaves this many descriptors to the rest of the supervisor, besides those that are open when it starts.
 const reservedFiles = 128
 
+// mostFiles is of how many a gateway makes use.
+const mostFiles = 1 << 13
+
 // share is how many of each there are descriptors for: a connection takes two, a pipe two, a look-up two (one for each
 // family), and an attempt to connect beside another one.
-type share struct{ conns, pipes, lookups, attempts int }
+type share struct {
+	conns, pipes, lookups, attempts int
+	raise                           bool // a higher limit would make it more
+}
 
 // descriptors divides seven eighths of what RLIMIT_NOFILE leaves; the last one is for published ports.
 func descriptors() (share, error) {
@@ -144,11 +155,11 @@ func descriptors() (share, error) {
 		open = len(list)
 	}
 	// Some 2,600 connections: no run needs more, and the supervisor's memory is in no limit.
-	free := (int(min(lim.Cur, 1<<13)) - open - reservedFiles) * 7 / 8
+	free := (int(min(lim.Cur, mostFiles)) - open - reservedFiles) * 7 / 8
 	if free < 64 {
 		return share{}, fmt.Errorf("the limit on open files, %d, leaves none for connections; raise it with ulimit -n", lim.Cur)
 	}
-	return share{conns: free * 3 / 8, pipes: free * 5 / 64, lookups: min(free/32, maxLookups), attempts: free / 32}, nil
+	return share{conns: free * 3 / 8, pipes: free * 5 / 64, lookups: min(free/32, maxLookups), attempts: free / 32, raise: lim.Cur < mostFiles}, nil
 }
 
 func (g *Gateway) quota(name, what string, limit uint64, used *atomic.Uint64) *quota {
@@ -239,7 +250,7 @@ func (g *Gateway) admit(c net.Conn) (name, reason string) {
 	case n > 0 && len(g.conns) >= n:
 		return LimitConnections, fmt.Sprintf("the limit of %d connections at once is reached", n)
 	case len(g.conns) >= g.most:
-		return "", fmt.Sprintf("the limit on open files leaves room for %d connections at once", g.most)
+		return "", fmt.Sprintf(g.mostReason, g.most)
 	case g.cfg.Limits.Rate > 0 && !g.rate.take(time.Now()):
 		return LimitRate, fmt.Sprintf("the limit of %g new connections a second is reached", g.cfg.Limits.Rate)
 	}

@@ -34,9 +34,9 @@ type network struct {
 	summary egress.Summary
 	closed  bool
 
-	list []*refused
-	hits map[string]bool // limits that were reached
-	note string          // on what this kernel lacks
+	list  []*refused
+	hits  map[string]bool // limits that were reached
+	notes []string        // on what this kernel lacks, and limits without a name
 
 	mu     sync.Mutex
 	events []egress.Event
@@ -122,7 +122,7 @@ func (r *run) openNetwork(m message, files []int) error {
 		return err
 	}
 	if m.b&networkShared != 0 {
-		w.note = "this kernel has no veth: the gateway is on the command's own loopback, and the command cannot serve on the ports that --allow-net names"
+		w.notes = append(w.notes, "this kernel has no veth: the gateway is on the command's own loopback, and the command cannot serve on the ports that --allow-net names")
 	}
 	r.network = w
 	return nil
@@ -164,6 +164,10 @@ func (w *network) tell(spec *Spec) {
 
 func (w *network) take(spec *Spec, e egress.Event) {
 	if e.Kind == egress.KindLimit {
+		if e.Name == "" {
+			// One that nobody has set is in no list of limits, and the command saw a reset and no reason.
+			w.notes = append(w.notes, "connections or names of the command's failed: "+e.Reason)
+		}
 		w.hits[e.Name] = true
 		spec.observe(record.Event{Kind: record.LimitHit, Layer: string(LayerNetwork), What: e.Name, Detail: e.Reason})
 		return
@@ -227,9 +231,7 @@ func (w *network) report(res *Result, started time.Time) {
 	if w == nil {
 		return
 	}
-	if w.note != "" {
-		res.Notes = append(res.Notes, w.note)
-	}
+	res.Notes = append(res.Notes, w.notes...)
 	for _, d := range w.list {
 		d.First = max(d.at.Sub(started), 0)
 		res.Denials = append(res.Denials, d.Denial)
