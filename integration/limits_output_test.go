@@ -184,7 +184,7 @@ func TestF31SpecialFiles(t *testing.T) {
 		for _, name := range []string{"new", "file", "d/deep"} {
 			found := false
 			for _, a := range rec.Anomalies {
-				found = found || a.Kind == "not_kept" && strings.HasSuffix("/"+a.Object, "/"+name)
+				found = found || a.Kind == record.NotKept && strings.HasSuffix("/"+a.Object, "/"+name)
 			}
 			if !found {
 				t.Errorf("%s is not told: %+v", name, rec.Anomalies)

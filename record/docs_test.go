@@ -43,6 +43,31 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
+// TestAnomaliesDocumented holds the table of anomalies to the constants, both ways.
+func TestAnomaliesDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/records.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("result.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n## The kinds of anomalies\n")
+	table, _, _ := strings.Cut(rest, "\n## ")
+	kinds := func(pattern, in string) (list []string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(in, -1) {
+			list = append(list, m[1])
+		}
+		slices.Sort(list)
+		return list
+	}
+	have, want := kinds("(?m)^\\| `([a-z_]+)`", table), kinds(`(?m)^\t[A-Z][A-Za-z]+ += "([a-z]+_[a-z_]+)"`, string(source))
+	if len(want) < 10 || !slices.Contains(want, NotKept) || !slices.Equal(have, want) {
+		t.Errorf("docs/records.md has %q, and result.go %q", have, want)
+	}
+}
+
 // fieldsOf gives the fields of a structure by their names in JSON, with a star for one that may be left out.
 func fieldsOf(t reflect.Type, prefix string, optional bool) []string {
 	var names []string

@@ -157,8 +157,17 @@ type Teardown struct {
 	Quarantined bool     `json:"quarantined"`
 }
 
-// CaptureLost is the Kind of an [Anomaly]: the record lacks a part of the output, so that it answers for no key.
-const CaptureLost = "capture_lost"
+// Kinds of an [Anomaly], besides those that inspect has for a document that is no JSON. docs/records.md says what they mean.
+const (
+	CaptureLost    = "capture_lost" // the record lacks a part of the output, so that it answers for no key
+	ChangesLost    = "changes_lost"
+	ChangesRefused = "changes_refused"
+	InputCut       = "input_cut"
+	NotInspected   = "not_inspected"
+	NotKept        = "not_kept"
+	NoOverlay      = "no_overlay"
+	OutputLost     = "output_lost"
+)
 
 // Kinds of an [Anomaly] by which what the command wrote is not where it put it.
 const (

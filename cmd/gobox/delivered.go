@@ -66,7 +66,7 @@ func deliveredResult(plan *policy.Plan, result sandbox.Result) (*record.OutputDi
 	if d := result.Delivered; d != nil {
 		out.Delivered, out.Entries, out.Bytes = true, uint64(d.Entries), d.Bytes
 		for _, n := range d.Dropped[:min(len(d.Dropped), maxAsideKept)] {
-			list = append(list, record.Anomaly{Kind: "not_kept", Object: plan.Output.Path + "/" + n.Path, Detail: n.What})
+			list = append(list, record.Anomaly{Kind: record.NotKept, Object: plan.Output.Path + "/" + n.Path, Detail: n.What})
 		}
 	}
 	return out, list

@@ -370,7 +370,7 @@ func (r *recorded) look(out *record.Result) {
 			err = do(f)
 		}
 		if err != nil {
-			anomaly(notInspected, name, err.Error())
+			anomaly(record.NotInspected, name, err.Error())
 		}
 	}
 	if in.expect {
@@ -395,14 +395,11 @@ func (r *recorded) look(out *record.Result) {
 	found, err := r.scanChanges(ctx)
 	out.Findings = append(out.Findings, in.findings(found)...)
 	if err != nil {
-		anomaly(notInspected, "workspace", err.Error())
+		anomaly(record.NotInspected, "workspace", err.Error())
 	}
 }
 
-const (
-	notInspected = "not_inspected"
-	jsonAnomaly  = "json_"
-)
+const jsonAnomaly = "json_"
 
 func (in *inspection) findings(list []inspect.Finding) []record.Finding {
 	var out []record.Finding
@@ -475,7 +472,7 @@ func (in *inspection) explain(say messages, out *record.Result, status int) int 
 	strict := in.strict && out.ExitCode != nil && status != policy.ExitOutput
 	broken := 0
 	for _, a := range out.Anomalies {
-		if in.expect && a.Object == "stdout" && (strings.HasPrefix(a.Kind, jsonAnomaly) || a.Kind == notInspected) {
+		if in.expect && a.Object == "stdout" && (strings.HasPrefix(a.Kind, jsonAnomaly) || a.Kind == record.NotInspected) {
 			if broken++; broken == 1 {
 				if strict {
 					say.line("error", fmt.Sprintf("expect-json: stdout: %s: %s", strings.TrimPrefix(a.Kind, jsonAnomaly), a.Detail))

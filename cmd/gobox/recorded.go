@@ -378,7 +378,7 @@ func (r *recorded) result(res sandbox.Result, runErr error) *record.Result {
 	}
 	if res.NoOverlay != "" {
 		out.Workspace.Mode = string(policy.ModeReadOnly)
-		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "no_overlay", Object: p.Workspace.Path, Detail: res.NoOverlay})
+		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: record.NoOverlay, Object: p.Workspace.Path, Detail: res.NoOverlay})
 	}
 	if s := r.set; s != nil {
 		sum := s.Summary()
@@ -386,7 +386,7 @@ func (r *recorded) result(res sandbox.Result, runErr error) *record.Result {
 			Mode: out.Workspace.Mode, Added: sum.Added, Modified: sum.Modified, Deleted: sum.Deleted, Bytes: sum.Bytes, Hash: s.Hash,
 		}
 		if s.Refused != "" {
-			out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "changes_refused", Object: p.Workspace.Path, Detail: s.Refused})
+			out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: record.ChangesRefused, Object: p.Workspace.Path, Detail: s.Refused})
 		}
 		for i := range s.Entries {
 			if e := &s.Entries[i]; e.Secret {
@@ -394,11 +394,11 @@ func (r *recorded) result(res sandbox.Result, runErr error) *record.Result {
 			}
 		}
 		for _, n := range s.Dropped {
-			out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "not_kept", Object: n.Path, Detail: n.What})
+			out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: record.NotKept, Object: n.Path, Detail: n.What})
 		}
 	}
 	if res.ChangesError != nil {
-		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "changes_lost", Object: p.Workspace.Path, Detail: res.ChangesError.Error()})
+		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: record.ChangesLost, Object: p.Workspace.Path, Detail: res.ChangesError.Error()})
 	}
 	out.Anomalies = append(out.Anomalies, asideAnomalies(res)...)
 	var undelivered []record.Anomaly
@@ -421,10 +421,10 @@ func (r *recorded) result(res sandbox.Result, runErr error) *record.Result {
 		})
 	}
 	if res.OutputError != nil {
-		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "output_lost", Object: "stdout", Detail: res.OutputError.Error()})
+		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: record.OutputLost, Object: "stdout", Detail: res.OutputError.Error()})
 	}
 	if res.InputError != nil {
-		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: "input_cut", Object: "stdin", Detail: res.InputError.Error()})
+		out.Anomalies = append(out.Anomalies, record.Anomaly{Kind: record.InputCut, Object: "stdin", Detail: res.InputError.Error()})
 	}
 	r.captureErr = r.closeCaptures(res.Usage, out)
 	if runErr == nil {

@@ -45,7 +45,10 @@ func (c *runs) gcCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().Var(&value{kind: "D", parse: parsed(&do.OlderThan, func(text string) (time.Duration, error) { return parseAge(text) })},
+	cmd.Flags().Var(&value{kind: "D", parse: parsed(&do.OlderThan, func(text string) (time.Duration, error) {
+		age, err := parseAge(text)
+		return max(age, 1), err // 0 is all of them, and not none
+	})},
 		"older-than", "remove the records of runs that started longer ago, such as 12h or 30d")
 	cmd.Flags().Var(word(&do.Key, "KEY", ""), "key", "forget an idempotency key")
 	cmd.Flags().BoolVar(&do.DryRun, "dry-run", false, "only say what would be done")
