@@ -61,8 +61,9 @@ func hostAddresses() ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// localRoutes asks for the routes of the table "local" (rtnetlink(7)). A local route of another table takes a rule that sends
-// packets there, as those of transparent proxies do by a mark that gobox's packets do not have.
+// localRoutes asks for the routes to the host itself (rtnetlink(7)): of the table "local", and of the two others that every
+// packet looks into. A local route of any other table takes a rule that sends packets there, as those of transparent proxies do by
+// a mark that gobox's packets do not have.
 func localRoutes() ([]netip.Prefix, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -72,29 +73,35 @@ func localRoutes() ([]netip.Prefix, error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
 		return nil, err
 	}
-	// The kernel then leaves the other tables out, which can be large; one before Linux 4.20 does not know it.
+	// The kernel then leaves out what was not asked for, which can be much; one before Linux 4.20 does not know it.
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1); err != nil && err != unix.ENOPROTOOPT {
 		return nil, err
 	}
 	var out []netip.Prefix
-	for seq, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		list, err := dumpLocal(fd, uint32(seq+1), family)
-		if err != nil && !(family == unix.AF_INET6 && (err == unix.EOPNOTSUPP || err == unix.EAFNOSUPPORT)) { // a kernel without IPv6
-			return nil, err
+	seq := uint32(0)
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		for _, of := range []struct{ table, kind uint8 }{{unix.RT_TABLE_LOCAL, unix.RTN_UNSPEC}, {unix.RT_TABLE_UNSPEC, unix.RTN_LOCAL}} {
+			seq++
+			list, err := dumpLocal(fd, seq, family, of.table, of.kind)
+			missing := err == unix.ENOENT || family == unix.AF_INET6 && (err == unix.EOPNOTSUPP || err == unix.EAFNOSUPPORT)
+			if err != nil && !missing { // the table, or IPv6
+				return nil, err
+			}
+			out = append(out, list...)
 		}
-		out = append(out, list...)
 	}
 	return out, nil
 }
 
-func dumpLocal(fd int, seq uint32, family uint8) (out []netip.Prefix, err error) {
+// dumpLocal asks for the routes of one table, or of all, and of one type, or of all.
+func dumpLocal(fd int, seq uint32, family, table, kind uint8) (out []netip.Prefix, err error) {
 	msg := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+unix.SizeofRtMsg)
 	msg = binary.NativeEndian.AppendUint16(msg, unix.RTM_GETROUTE)
 	msg = binary.NativeEndian.AppendUint16(msg, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
 	msg = binary.NativeEndian.AppendUint32(msg, seq)
 	msg = append(msg, 0, 0, 0, 0) // to the kernel
 	// struct rtmsg: family, lengths of destination and source, tos, table, protocol, scope, type, flags
-	msg = append(msg, family, 0, 0, 0, unix.RT_TABLE_LOCAL, 0, 0, 0, 0, 0, 0, 0)
+	msg = append(msg, family, 0, 0, 0, table, 0, 0, kind, 0, 0, 0, 0)
 	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, err
 	}
@@ -149,7 +156,10 @@ func localPrefix(m *syscall.NetlinkMessage) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	family, bits, table, kind := m.Data[0], int(m.Data[1]), m.Data[4], m.Data[7]
-	if table != unix.RT_TABLE_LOCAL || kind != unix.RTN_LOCAL && kind != unix.RTN_ANYCAST {
+	switch {
+	case table == unix.RT_TABLE_LOCAL && (kind == unix.RTN_LOCAL || kind == unix.RTN_ANYCAST):
+	case (table == unix.RT_TABLE_MAIN || table == unix.RT_TABLE_DEFAULT) && kind == unix.RTN_LOCAL:
+	default:
 		return netip.Prefix{}, false
 	}
 	addr := netip.IPv4Unspecified()

@@ -33,7 +33,7 @@ func TestHostAddresses(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	// The others are lo's own and what the kernel routes for it.
-	for _, want := range []string{"127.0.0.0/8", "127.0.0.1/32", "198.51.100.0/24", "2001:db8:77::/48", "::1/128"} {
+	for _, want := range []string{"127.0.0.0/8", "127.0.0.1/32", "198.51.100.0/24", "2001:db8:77::/48", "192.0.2.0/25", "192.0.2.128/25", "::1/128"} {
 		if !strings.Contains(string(out), "own "+want+"\n") {
 			t.Errorf("no %s in %s", want, out)
 		}
@@ -60,6 +60,8 @@ func printHostAddresses(t *testing.T) {
 	}{
 		{"198.51.100.0/24", unix.RT_TABLE_LOCAL, unix.RTN_LOCAL},
 		{"2001:db8:77::/48", unix.RT_TABLE_LOCAL, unix.RTN_LOCAL},
+		{"192.0.2.0/25", unix.RT_TABLE_MAIN, unix.RTN_LOCAL},
+		{"192.0.2.128/25", unix.RT_TABLE_DEFAULT, unix.RTN_LOCAL},
 		{"203.0.113.0/24", unix.RT_TABLE_MAIN, unix.RTN_UNICAST},
 		{"0.0.0.0/0", 100, unix.RTN_LOCAL}, // as transparent proxies have
 	} {
