@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gobox/egress"
-	"gobox/fsguard/changes"
 	"gobox/namespaces"
 	"gobox/policy"
 	"gobox/record"
@@ -39,97 +35,6 @@ const killAgain = time.Second
 
 // lastPatience is for what is nearly always there at once when a killed sandbox is gone: the rest of its output, and of the accounts.
 const lastPatience = 350 * time.Millisecond
-
-// Outcome says how a run ended; the words are those of docs/cli.md.
-type Outcome string
-
-const (
-	Exited    Outcome = "exited"
-	Signaled  Outcome = "signaled"
-	TimedOut  Outcome = "timeout"
-	CPUTime   Outcome = "cpu_time"
-	Memory    Outcome = "memory"
-	Disk      Outcome = "disk"
-	Pids      Outcome = "pids"
-	Output    Outcome = "output"
-	Cancelled Outcome = "cancelled"
-)
-
-// Result is a run whose command was executed.
-type Result struct {
-	Outcome     Outcome
-	ExitCode    int           // of the command, when it exited by itself
-	Signal      unix.Signal   // that ended it, when one did; with Cancelled the one that gobox got
-	ByItself    bool          // with Disk and Pids: the command met the limit, went on, and failed
-	Wall        time.Duration // from the command's start to its end
-	Teardown    time.Duration // from then until nothing was left
-	OverScratch ScratchLimit  // with Disk: the layer of --scratch was too much, and gobox ended the run
-	Survived    bool          // the kernel had not destroyed the sandbox within its time
-	Lost        *policy.Error // why nobody knows how the command did, though nothing here had ended it; else nil
-
-	// Denials are the connections that the network's policy refused, and the system calls that the filter
-	// refused, by name and deciding argument, but for those that programs probe the kernel with. Of more than a few hundred different ones the rest is only in
-	// DeniedSyscalls. EscapeAttempts are those that no ordinary program makes (docs/syscalls.md).
-	Denials        []Denial
-	DeniedSyscalls uint64
-	EscapeAttempts uint64
-	// DeniedConnections are connections and names that the network's policy refused, those in Denials included; Network
-	// has the totals of what was let through.
-	DeniedConnections uint64
-	Network           egress.Summary
-
-	// Aside are files that came to places where the host would run or obey them, and were renamed once nothing of the
-	// command was left (policy.Plan.Guards). AsideError says why not all could be looked for.
-	Aside      []Aside
-	AsideError error
-
-	// NoOverlay is why the workspace was read-only where the plan would rather have had an overlay (Step.OrReadOnly).
-	NoOverlay string
-
-	// Notes are remarks on what was done otherwise than a reader of the plan expects, a sentence each.
-	Notes []string
-
-	// Delivered says what came out into the plan's output folder, nil when nothing did: then DeliverError says why, or the
-	// command did not exit by itself.
-	Delivered    *changes.Delivered
-	DeliverError error
-
-	// ChangesError is what Spec.Changes gave.
-	ChangesError error
-	// OutputError is why some of the command's output could not be passed on (a *policy.Error), nil when all was.
-	OutputError error
-	// InputError is why the command was not given all of the file that is its stdin (a *policy.Error): it has met an end where
-	// there was none.
-	InputError error
-
-	Limits    []Limit
-	Usage     Usage
-	Cgroup    Cgroup
-	Scratch   string   // a folder on disk that could not be removed; empty when none is left
-	Survivors []string // what could not be destroyed in time: "pid 12", "cgroup /sys/fs/cgroup/..."
-}
-
-// Status is gobox's own exit status for r (docs/cli.md).
-func (r Result) Status() int {
-	if r.ByItself && r.Signal != 0 {
-		return 128 + int(r.Signal)
-	} else if r.ByItself {
-		return r.ExitCode
-	}
-	switch r.Outcome {
-	case Exited:
-		if (r.OutputError != nil || r.InputError != nil || r.AsideError != nil || len(r.Aside) > 0 || r.DeliverError != nil) && r.ExitCode == 0 {
-			return policy.ExitOutput
-		}
-	case TimedOut, CPUTime:
-		return policy.ExitTimeout
-	case Memory, Disk, Output:
-		return policy.ExitLimit
-	case Cancelled, Signaled:
-		return 128 + int(r.Signal)
-	}
-	return r.ExitCode
-}
 
 // Sandbox is an init that waits for its plan.
 type Sandbox struct {
@@ -249,64 +154,6 @@ const reapedElsewhere unix.WaitStatus = 0xffff
 func (s *Sandbox) release() {
 	closeAll([]int{s.sock, s.pidfd})
 	close(s.over)
-}
-
-// Spec is one run.
-type Spec struct {
-	ID    string // of the run, for names on this host, see record.ValidID
-	Plan  *policy.Plan
-	Stdio Stdio
-	// Secrets are variables of the command's, NAME=VALUE, one for each of Plan.Exec.Secrets in that order. They are not in
-	// the plan, so that nothing that is made of it shows them.
-	Secrets []string
-	// HasSecret, when set, tells whether one of them is in what the command leaves in its output folder, which then does
-	// not come out.
-	HasSecret func(io.Reader) (bool, error)
-	// Upstream is for a plan with a gateway.
-	Upstream Upstream
-	// Changes, when set, gets the upper directory of the workspace's overlay once nothing of the command is left. It
-	// must open everything beneath it with care, as the command has chosen every name and kind in it.
-	Changes func(upper *os.File, ended Result) error
-	// Hold, when set, is told what outlives this process if it is killed, before there is any of it: folders of the run's own, and
-	// what [SetAside] is to look through. An error ends the run before it starts.
-	Hold func(paths []string, guards []policy.Guard) error
-	// Sent, when set, is called once init is at work on the plan: for what takes time and need not be done before.
-	Sent func()
-	// Signals has the process's own signals forwarded to the command, as for a program that does nothing else; INT
-	// and TERM cancel the run. The handlers stay for the rest of the process's life, and what comes between two runs is the
-	// next one's. Of the runs at one time, one may have them.
-	Signals bool
-	// Watched, when set, are those signals, from before Run.
-	Watched *Signals
-	// Control, when set, cancels the run when its other end is closed; what is read from it means nothing. It
-	// stays the caller's.
-	Control *os.File
-	// Observe, when set, is told what happens, in order and from one goroutine.
-	Observe func(record.Event)
-}
-
-// hold tells what the run leaves if this process is killed.
-func (s *Spec) hold(layer *scratch, folder *outputFolder) error {
-	var paths []string
-	if layer != nil {
-		paths = append(paths, layer.path)
-	}
-	if folder != nil {
-		paths = append(paths, path.Dir(folder.plan.Path)+"/"+folder.temp)
-	}
-	if s.Hold == nil || len(paths)+len(s.Plan.Guards) == 0 {
-		return nil
-	}
-	return s.Hold(paths, s.Plan.Guards)
-}
-
-// Event is something that happens in a run.
-type Event = record.Event
-
-func (s *Spec) observe(e record.Event) {
-	if s.Observe != nil {
-		s.Observe(e)
-	}
 }
 
 // underWay has the ids of the runs of this process.
