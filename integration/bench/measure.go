@@ -38,7 +38,12 @@ func compare(id identity, gobox string, rounds, warmup int) (section, error) {
 		return s, err
 	}
 	defer os.RemoveAll(dir)
-	b := bench{id: id, dir: dir, home: filepath.Join(dir, "home"), workspace: filepath.Join(dir, "workspace")}
+	memory, err := os.MkdirTemp("/dev/shm", "gobox-bench-")
+	if err != nil {
+		return s, err
+	}
+	defer os.RemoveAll(memory)
+	b := bench{id: id, dir: dir, memory: memory, home: filepath.Join(dir, "home"), workspace: filepath.Join(dir, "workspace")}
 	if err := b.prepare(gobox); err != nil {
 		return s, err
 	}
@@ -72,6 +77,7 @@ type bench struct {
 	id              identity
 	dir             string
 	home, workspace string
+	memory          string // a folder on a tmpfs
 	gobox           string
 }
 
@@ -80,8 +86,8 @@ func (b *bench) prepare(gobox string) error {
 	if err := os.Chmod(b.dir, 0o755); err != nil {
 		return err
 	}
-	for _, d := range []string{b.home, b.workspace} {
-		if err := os.Mkdir(d, 0o755); err != nil {
+	for _, d := range []string{b.home, b.workspace, b.memory} {
+		if err := os.Mkdir(d, 0o755); err != nil && d != b.memory {
 			return err
 		}
 		if err := os.Chown(d, b.id.uid, b.id.gid); err != nil {
@@ -108,7 +114,7 @@ func (b *bench) probe(c contender) string {
 	}
 	var stderr bytes.Buffer
 	cmd := exec.Command(path, c.argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stderr = b.workspace, b.env(), &stderr
+	cmd.Dir, cmd.Env, cmd.Stderr = b.workspace, append(b.env(), c.env...), &stderr
 	cmd.SysProcAttr = b.sysProcAttr()
 	if err := cmd.Run(); err != nil {
 		said, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
@@ -128,7 +134,7 @@ func (b *bench) start(c contender) (time.Duration, error) {
 		return 0, err
 	}
 	defer null.Close()
-	attr := &os.ProcAttr{Dir: b.workspace, Env: b.env(), Files: []*os.File{null, null, null}, Sys: b.sysProcAttr()}
+	attr := &os.ProcAttr{Dir: b.workspace, Env: append(b.env(), c.env...), Files: []*os.File{null, null, null}, Sys: b.sysProcAttr()}
 	begin := time.Now()
 	p, err := os.StartProcess(path, c.argv, attr)
 	if err != nil {
