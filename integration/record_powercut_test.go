@@ -43,6 +43,7 @@ func powerCut(t *testing.T, b *harness.Box, kind, script string, flags []string)
 	state := filepath.Join(disk, "state")
 	b.Mkdir(t, state)
 	syncAll(t, disk)
+	state = filepath.Join(state, "made by gobox")
 
 	// The control: what nobody has synced is not there afterwards.
 	control := filepath.Join(disk, "unsynced")

@@ -154,6 +154,7 @@ func walkBy(path string, create bool, visit func(*unix.Stat_t)) (int, error) {
 			}
 			if made == nil && err == nil {
 				unmask(next)
+				syncNames(cur)
 			}
 		}
 		if err != nil {
@@ -234,6 +235,15 @@ func mkdir(at int, name string) error {
 		unix.Close(fd)
 	}
 	return nil
+}
+
+// syncNames puts a directory's names on the disk, once a folder on the way to the records was made in it. Those that the caller
+// may not read are nearly always there already.
+func syncNames(path int) {
+	if fd, err := unix.Openat(path, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		_ = unix.Fsync(fd)
+		unix.Close(fd)
+	}
 }
 
 // unmask gives a new directory, opened with O_PATH, the rights that the umask took from its owner: nobody could write or read a
