@@ -42,7 +42,8 @@ type Run struct {
 	events   int
 	written  int64 // bytes of events.jsonl
 	count    int
-	result   int // what will be result.json
+	result   int        // what will be result.json
+	early    chan error // see begun; nil when nothing is under way
 	stdout   *os.File
 	stderr   *os.File
 	clock    clock
@@ -183,6 +184,7 @@ func (r *Run) fill(q *Request, now time.Time) (err error) {
 	if r.durable {
 		return r.reserve()
 	}
+	r.begun()
 	return nil
 }
 
@@ -392,6 +394,7 @@ func (r *Run) Close() {
 	if r == nil {
 		return
 	}
+	_ = r.settled()
 	for _, f := range []*os.File{r.stdout, r.stderr} {
 		if f != nil {
 			f.Close()

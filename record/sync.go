@@ -20,15 +20,39 @@ func (r *Run) reserve() error {
 		if err := writeBack(r.request); err != nil {
 			return failure("sync", r.dir.path+"/"+requestName, err)
 		}
-		if err := unix.Fsync(r.request); err != nil {
-			return failure("sync", r.dir.path+"/"+requestName, err)
+		return failure("sync", r.dir.path+"/"+requestName, unix.Fsync(r.request))
+	}
+	return r.syncBegun()
+}
+
+// begun puts what there is on the disk while the command is on its way, and what comes of that on early: there is less
+// to wait for in the end then. A journal takes it down in the end as fast.
+func (r *Run) begun() {
+	if r.journaled() {
+		return
+	}
+	r.early = make(chan error, 1)
+	go func() { r.early <- r.syncBegun() }()
+}
+
+// syncBegun puts on the disk what does not change any more, and the names of all files.
+func (r *Run) syncBegun() error {
+	for _, f := range []namedFD{{r.request, r.dir.path + "/" + requestName}, {r.dir.fd, r.dir.path}, {r.runs.fd, r.runs.path}, {r.root.fd, r.root.path}} {
+		if err := syncDir(f.fd); err != nil {
+			return failure("sync", f.path, err)
 		}
+	}
+	return nil
+}
+
+// settled waits until nothing of the run's descriptors is being synced.
+func (r *Run) settled() error {
+	if r.early == nil {
 		return nil
 	}
-	if err := unix.Fsync(r.request); err != nil {
-		return failure("sync", r.dir.path+"/"+requestName, err)
-	}
-	return r.syncDirs()
+	err := <-r.early
+	r.early = nil
+	return err
 }
 
 // commit writes the result, gives it its name, and waits for all of the record to be on the disk. The error is about the
@@ -41,11 +65,9 @@ func (r *Run) commit(content []byte) error {
 	r.result = -1
 	path := r.dir.path + "/" + resultName
 	journaled := r.journaled()
-	if journaled {
-		// The others' data first, so that the disk has all of it at once.
-		for _, f := range r.others() {
-			_ = unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-		}
+	// The others' data first, so that the disk has all of it at once.
+	for _, f := range r.others() {
+		_ = unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	}
 	err := writeAll(fd, content)
 	if err == nil {
@@ -62,11 +84,13 @@ func (r *Run) commit(content []byte) error {
 			}
 		}
 	} else {
-		wait := syncing(append(r.others(), namedFD{r.runs.fd, r.runs.path}, namedFD{r.root.fd, r.root.path}))
 		if err == nil {
 			err = unix.Fsync(fd)
 		}
-		r.keep(wait())
+		r.keep(r.settled())
+		for _, f := range r.others()[1:] {
+			r.keep(failure("sync", f.path, unix.Fsync(f.fd)))
+		}
 	}
 	if err == nil {
 		err = unix.Renameat(r.dir.fd, resultTemp, r.dir.fd, resultName)
@@ -132,7 +156,7 @@ type namedFD struct {
 	path string
 }
 
-// others are the files of the record beside its result.
+// others are the files of the record beside its result, first the one that does not change.
 func (r *Run) others() []namedFD {
 	all := []namedFD{{r.request, r.dir.path + "/" + requestName}, {r.events, r.dir.path + "/" + eventsName}}
 	for _, f := range []*os.File{r.stdout, r.stderr} {
@@ -143,31 +167,10 @@ func (r *Run) others() []namedFD {
 	return all
 }
 
-// syncing begins to sync all of the files, and gives what waits for it: at once they take little longer than the slowest.
-func syncing(files []namedFD) (wait func() error) {
-	done := make(chan error, len(files))
-	for _, f := range files {
-		go func() { done <- failure("sync", f.path, syncDir(f.fd)) }()
-	}
-	return func() (err error) {
-		for range files {
-			if e := <-done; err == nil {
-				err = e
-			}
-		}
-		return err
-	}
-}
-
 // syncDir is fsync(2) for directories too, of which some file systems (vboxsf) have nothing to sync.
 func syncDir(fd int) error {
 	if err := unix.Fsync(fd); err != unix.EINVAL {
 		return err
 	}
 	return nil
-}
-
-// syncDirs puts the names on the disk, those of directories included that are new.
-func (r *Run) syncDirs() error {
-	return syncing([]namedFD{{r.dir.fd, r.dir.path}, {r.runs.fd, r.runs.path}, {r.root.fd, r.root.path}})()
 }
