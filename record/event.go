@@ -21,7 +21,7 @@ const (
 type Event struct {
 	MS     float64 `json:"ms"`               // since the record was opened, by the monotonic clock; set by the writer
 	Time   string  `json:"time,omitempty"`   // wall clock, in the first event only; set by the writer
-	RunID  string  `json:"run_id,omitempty"` // in the first event only; set by the writer
+	RunID  string  `json:"run_id,omitempty"` // set by the writer
 	Kind   Kind    `json:"kind"`
 	Layer  string  `json:"layer,omitempty"`  // of a denial
 	What   string  `json:"what,omitempty"`   // the call, limit or step

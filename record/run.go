@@ -318,9 +318,10 @@ func (r *Run) Event(ev Event) error {
 	if r == nil {
 		return nil
 	}
-	ev.MS = r.clock.ms()
+	// Lines of several runs may be collected in one place: each names its run.
+	ev.MS, ev.RunID = r.clock.ms(), r.id
 	if r.count == 0 {
-		ev.Time, ev.RunID = Timestamp(r.clock.start), r.id
+		ev.Time = Timestamp(r.clock.start)
 	}
 	r.count++
 	if r.count > maxEvents && (ev.Kind == Denied || ev.Kind == Connected || ev.Kind == LimitHit || ev.Kind == Signalled) {

@@ -72,7 +72,7 @@ func TestRunWritesRecord(t *testing.T) {
 			}
 			events = append(events, ev)
 		}
-		if len(events) != 4 || events[0].Time == "" || events[1].Time != "" || events[3].Kind != Destroyed || events[0].MS > events[3].MS {
+		if len(events) != 4 || events[0].Time == "" || events[1].Time != "" || events[0].RunID != r.ID() || events[3].RunID != r.ID() || events[3].Kind != Destroyed || events[0].MS > events[3].MS {
 			t.Errorf("events: %+v", events)
 		}
 		var result Result
