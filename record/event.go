@@ -17,6 +17,9 @@ const (
 	Replayed  Kind = "replayed"   // nothing was run: the run of RunID answers for the idempotency key
 )
 
+// Sent is the What of a signal of gobox's own, by which it ends the command. Without it, gobox got the signal.
+const Sent = "sent"
+
 // Event is one line of events.jsonl and of --status-fd. Fields that are empty are left out.
 type Event struct {
 	MS     float64 `json:"ms"`               // since the record was opened, by the monotonic clock; set by the writer

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"slices"
 	"time"
 
 	"gobox/record"
@@ -19,7 +20,31 @@ func (r *run) onSignal(sig unix.Signal) {
 
 // note puts a signal on record. One that comes before the start is noted when it is acted on.
 func (r *run) note(sig unix.Signal) {
+	r.noted = sig
 	r.spec.observe(record.Event{Kind: record.Signalled, Signal: record.SignalName(sig)})
+}
+
+// noteSent puts on record that gobox ends the command by a signal that it did not get and pass on.
+func (r *run) noteSent(sig unix.Signal) {
+	r.spec.observe(record.Event{Kind: record.Signalled, What: record.Sent, Signal: record.SignalName(sig)})
+}
+
+// tellLimit puts on record that a limit was reached, once.
+func (r *run) tellLimit(name string) {
+	if !slices.Contains(r.limits, name) {
+		r.limits = append(r.limits, name)
+		r.spec.observe(record.Event{Kind: record.LimitHit, What: name})
+	}
+}
+
+// tellLimits puts on record which limits were reached besides, as only the end shows. What the network reached was told
+// when it happened.
+func (r *run) tellLimits(res *Result) {
+	for _, l := range res.Limits {
+		if l.Triggered && !r.network.hit(l.Name) {
+			r.tellLimit(l.Name)
+		}
+	}
 }
 
 func (r *run) actOn(sig unix.Signal) {
@@ -61,7 +86,7 @@ func (r *run) actOn(sig unix.Signal) {
 func (r *run) limit(o Outcome) {
 	if r.outcome == "" && r.status == nil {
 		r.outcome = o
-		r.spec.observe(record.Event{Kind: record.LimitHit, What: string(o)})
+		r.tellLimit(string(o))
 	}
 	r.kill()
 }
@@ -124,6 +149,9 @@ func (r *run) end(o Outcome, sig unix.Signal) {
 		})
 		return
 	}
+	if o == TimedOut && r.outcome == "" {
+		r.tellLimit(LimitTimeout)
+	}
 	if r.outcome != "" || r.startedAt.IsZero() || r.plan.Limits.Grace <= 0 {
 		if r.outcome == "" {
 			r.outcome = o
@@ -136,6 +164,9 @@ func (r *run) end(o Outcome, sig unix.Signal) {
 		return
 	}
 	r.outcome = o
+	if r.noted != sig {
+		r.noteSent(sig)
+	}
 	r.signal(sig)
 	// A stopped command cannot act on it.
 	r.signal(unix.SIGCONT)
@@ -145,6 +176,10 @@ func (r *run) end(o Outcome, sig unix.Signal) {
 // killCommand has init kill the command, reap it and tell what it used, and kills init when that takes too
 // long.
 func (r *run) killCommand() {
+	if !r.slain {
+		r.slain = true
+		r.noteSent(unix.SIGKILL)
+	}
 	r.signal(unix.SIGKILL)
 	r.groups.hasten()
 	r.at(killPatience, r.kill)

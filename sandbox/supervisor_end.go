@@ -78,6 +78,7 @@ func (r *run) result(initStatus unix.WaitStatus, survived bool) (Result, error) 
 	res.hit(LimitTmpfs, r.reached&reachedTmpfs != 0)
 	res.hit(LimitPids, r.reached&reachedPids != 0)
 	res.hit(LimitFsize, r.status != nil && (r.status.Signaled() && r.status.Signal() == unix.SIGXFSZ || r.status.ExitStatus() == shellFsize))
+	r.tellLimits(&res)
 	for _, d := range res.Denials {
 		if d.Layer == LayerNetwork {
 			continue // told as a connection when it happened

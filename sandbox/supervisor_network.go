@@ -242,6 +242,9 @@ func (w *network) report(res *Result, started time.Time) {
 	}
 }
 
+// hit says whether a limit of the network's was reached.
+func (w *network) hit(name string) bool { return w != nil && w.hits[name] }
+
 // netLimits lists the limits of the plan's network.
 func netLimits(l egress.Limits, add func(name string, value uint64, unit, by string)) {
 	const by = "supervisor"

@@ -50,6 +50,9 @@ type run struct {
 
 	pending []unix.Signal // for the command, which does not run yet
 	asked   bool          // one of them asks it to end
+	noted   unix.Signal   // the last that is on record as got
+	slain   bool          // SIGKILL is on record
+	limits  []string      // those on record as reached
 	tick    time.Time     // when to look at the cgroup; zero for never
 	pressed bool          // it has told that memory runs out
 	used    spent         // by init's account, once told
@@ -282,7 +285,7 @@ func (r *run) onMessage() {
 		if watched(m.a) == watchedCPU {
 			r.outcome = CPUTime
 		}
-		r.spec.observe(record.Event{Kind: record.LimitHit, What: string(r.outcome)})
+		r.tellLimit(string(r.outcome))
 		r.at(2*killPatience, r.kill)
 	case msgUsed:
 		r.used = spentOf(m)
