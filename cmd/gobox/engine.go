@@ -19,15 +19,16 @@ import (
 // runPlan hands the plan to the waiting sandbox, keeps the record, and gives the exit status of the run.
 func runPlan(say messages, waiting *sandbox.Sandbox, name string, plan *policy.Plan, terminal bool, keep *recordFlags, output *inspection) int {
 	say.redact = output.text
+	known := func() *inspection { return output }
 	// From here on a run that is cancelled is one on record.
 	signals, err := sandbox.WatchSignals()
 	if err != nil {
-		return refuse(say, keep, name, plan, output, &policy.Error{Step: "signals", Err: err})
+		return refuse(say, keep, name, plan, known, &policy.Error{Step: "signals", Err: err})
 	}
 	keep.signals = signals
 	r, replay, err := newRecorded(keep, name, plan, output)
 	if err != nil {
-		return refuse(say, keep, name, plan, output, err)
+		return refuse(say, keep, name, plan, known, err)
 	}
 	if replay != nil {
 		return answerAgain(say, r, replay, output)

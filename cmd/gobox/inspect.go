@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"gobox/egress"
 	"gobox/fsguard"
 	"gobox/fsguard/changes"
 	"gobox/inspect"
@@ -34,7 +31,10 @@ type inspectFlags struct {
 	strict  bool
 	scan    bool
 	secrets []string
-	given   []int // descriptors that the caller has opened
+	given   []int // descriptors that the caller has opened, but for those that a secret was read from
+
+	tried  []string          // secrets that were read, or could not be
+	values map[string][]byte // of those that were
 }
 
 // anyJSON is --expect-json without a schema. No file can be meant by it, as values do not begin with a dash.
@@ -97,6 +97,8 @@ type inspection struct {
 	// credentials are the values of the plan's, for the gateway.
 	credentials []string
 	secrets     *inspect.Secrets
+	// late says that a secret was not read in time, so that no text can be known to be without it.
+	late bool
 }
 
 // capture is one stream on its way into the record.
@@ -139,7 +141,7 @@ func (f *inspectFlags) open(plan *policy.Plan, tty bool) (*inspection, error) {
 	}
 	sum := sha256.Sum256(schema)
 	in.id = fmt.Sprintf("expect %v %s scan %v", in.expect, hex.EncodeToString(sum[:]), in.scan)
-	return in, in.readSecrets(plan.Exec.Secrets, plan.Network.Credentials, f.given)
+	return in, f.readSecrets(in, plan.Exec.Secrets, plan.Network.Credentials)
 }
 
 // readBounded reads a file of at most limit bytes.
@@ -167,92 +169,6 @@ func cause(err error) error {
 		return at.Err
 	}
 	return err
-}
-
-func (in *inspection) readSecrets(list []policy.Secret, credentials []egress.Credential, given []int) error {
-	if len(list) == 0 && len(credentials) == 0 {
-		return nil
-	}
-	values := make(map[string][]byte, len(list))
-	for _, c := range credentials {
-		v, err := readSecret("env:"+c.Env, nil)
-		if err == nil {
-			err = egress.CheckValue(string(v))
-		}
-		if err == nil {
-			_, err = inspect.NewSecrets(map[string][]byte{c.Env: v})
-		}
-		if err != nil {
-			return &policy.Error{Step: "credential", Object: c.String(), Err: err, Hint: "export " + c.Env + " in gobox's own environment; the command does not get it"}
-		}
-		values[c.Env] = v
-		in.credentials = append(in.credentials, string(v))
-	}
-	for _, s := range list {
-		v, err := readSecret(s.Source, given)
-		if err == nil && strings.IndexByte(string(v), 0) >= 0 {
-			err = errors.New("contains a NUL byte, which no variable can")
-		}
-		if err == nil {
-			// Each by itself, so that the error can name it.
-			_, err = inspect.NewSecrets(map[string][]byte{s.Name: v})
-		}
-		if err != nil {
-			return &policy.Error{Step: "secret", Object: s.Name, Err: cause(err), Hint: policy.SecretHint}
-		}
-		values[s.Name] = v
-		in.env = append(in.env, s.Name+"="+string(v))
-	}
-	var err error
-	in.secrets, err = inspect.NewSecrets(values)
-	return err
-}
-
-// readSecret gives the value, without the line end that every tool writes behind one.
-func readSecret(source string, given []int) ([]byte, error) {
-	kind, from, _ := strings.Cut(source, ":")
-	var v []byte
-	switch kind {
-	case "env":
-		text, ok := os.LookupEnv(from)
-		if !ok {
-			return nil, fmt.Errorf("the variable %s is not set", from)
-		}
-		return []byte(text), nil
-	case "fd":
-		fd, err := strconv.Atoi(from)
-		if err != nil || !slices.Contains(given, fd) {
-			return nil, fmt.Errorf("descriptor %s is not open", from)
-		}
-		f := os.NewFile(uintptr(fd), "fd")
-		defer f.Close()
-		if v, err = readAll(f, inspect.MaxSecret); err != nil {
-			return nil, err
-		}
-	default:
-		f, err := openSecret(from)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		if v, err = readAll(f, inspect.MaxSecret); err != nil {
-			return nil, err
-		}
-	}
-	text := strings.TrimSuffix(string(v), "\n")
-	return []byte(strings.TrimSuffix(text, "\r")), nil
-}
-
-// openSecret opens a secret's file, which the plan names by its real path: a symbolic link in it has come since.
-func openSecret(path string) (*os.File, error) {
-	if policy.NamesDescriptor(path) {
-		return os.Open(path)
-	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOCTTY, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), path), nil
 }
 
 // captures says whether the output has to be kept. A finding needs something that it is a place in.
@@ -292,14 +208,17 @@ func (in *inspection) finder() func(io.Reader) (bool, error) {
 
 // text is what may be kept of text.
 func (in *inspection) text(text string) string {
-	if in == nil {
+	switch {
+	case in == nil || text == "":
 		return text
+	case in.late:
+		return notShown
 	}
 	return in.secrets.Text(text)
 }
 
 func (in *inspection) texts(list []string) []string {
-	if in == nil || in.secrets == nil {
+	if in == nil || in.secrets == nil && !in.late {
 		return list
 	}
 	out := make([]string, len(list))

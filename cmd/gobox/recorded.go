@@ -131,15 +131,12 @@ func newRecorded(f *recordFlags, name string, plan *policy.Plan, output *inspect
 		}
 	}()
 	r.policy = record.Policy{Name: name}
-	if r.labels, err = parseLabels(f.labels); err != nil {
+	if r.labels, err = output.labels(f.labels); err != nil {
 		return nil, nil, err
-	}
-	for k, v := range r.labels {
-		r.labels[k] = output.text(v)
 	}
 	q := record.Request{
 		RunID: f.runID(), Version: versionText(), Policy: r.policy, Argv: output.texts(plan.Exec.Argv), Labels: r.labels,
-		Workspace: plan.Workspace.Path, WorkspaceMode: string(plan.Workspace.Mode), IdempotencyKey: f.key,
+		Workspace: output.text(plan.Workspace.Path), WorkspaceMode: string(plan.Workspace.Mode), IdempotencyKey: f.key,
 		Durable: f.durable || f.audit != "" || f.key != "" || f.result != "", Capture: f.capture || f.key != "" || output.captures(),
 	}
 	r.durable = q.Durable
@@ -402,7 +399,9 @@ func (r *recorded) result(res sandbox.Result, runErr error) *record.Result {
 	}
 	out.Anomalies = append(out.Anomalies, asideAnomalies(res)...)
 	var undelivered []record.Anomaly
-	out.OutputDir, undelivered = deliveredResult(p, res)
+	if out.OutputDir, undelivered = deliveredResult(p, res); out.OutputDir != nil {
+		out.OutputDir.Path = r.inspect.text(out.OutputDir.Path)
+	}
 	out.Anomalies = append(out.Anomalies, undelivered...)
 	if !r.started {
 		out.Layers = record.Layers{}

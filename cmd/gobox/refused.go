@@ -17,13 +17,13 @@ import (
 )
 
 // refuse tells why there is no run, puts that on record where one was asked for, and gives the exit status. The result of an
-// earlier run must not stand for it.
-func refuse(say messages, f *recordFlags, name string, plan *policy.Plan, output *inspection, err error) int {
+// earlier run must not stand for it. known gives what knows the secrets.
+func refuse(say messages, f *recordFlags, name string, plan *policy.Plan, known func() *inspection, err error) int {
 	status := say.fail(err)
 	if !f.insists() && f.status == 0 {
 		return status
 	}
-	for _, lost := range f.recordRefusal(name, plan, output, err) {
+	for _, lost := range f.recordRefusal(name, plan, known(), err) {
 		if lost != nil && lost.Error() != err.Error() {
 			say.fail(lost)
 		}
@@ -37,14 +37,16 @@ func (f *recordFlags) recordRefusal(name string, plan *policy.Plan, output *insp
 		// What is begun here is soon finished.
 		f.signals, _ = sandbox.WatchSignals()
 	}
-	r := &recorded{flags: f, plan: plan, inspect: output, start: time.Now(), policy: record.Policy{Name: name}}
-	r.labels, _ = parseLabels(f.labels)
-	for k, v := range r.labels {
-		r.labels[k] = output.text(v)
+	insists := f.insists()
+	f.key = output.text(f.key)
+	if output.text(f.id) != f.id {
+		f.id = ""
 	}
+	r := &recorded{flags: f, plan: plan, inspect: output, start: time.Now(), policy: record.Policy{Name: output.name(name)}}
+	r.labels, _ = output.labels(f.labels)
 	q := record.Request{
 		RunID: f.runID(), Version: versionText(), Policy: r.policy, Argv: output.texts(plan.Exec.Argv), Labels: r.labels,
-		Workspace: plan.Workspace.Path, WorkspaceMode: string(plan.Workspace.Mode), IdempotencyKey: f.key,
+		Workspace: output.text(plan.Workspace.Path), WorkspaceMode: string(plan.Workspace.Mode), IdempotencyKey: f.key,
 		Durable: f.durable || f.audit != "" || f.key != "" || f.result != "",
 	}
 	var err error
@@ -56,7 +58,7 @@ func (f *recordFlags) recordRefusal(name string, plan *policy.Plan, output *insp
 		r.file, err = record.OpenResultFile(f.result, true)
 		lost = append(lost, recordError(err))
 	}
-	if f.insists() {
+	if insists {
 		r.run, err = f.openRefused(plan, q)
 		lost = append(lost, recordError(err))
 	}
@@ -164,10 +166,8 @@ func (f *recordFlags) cancelWith(cancel context.CancelFunc) (stop func() unix.Si
 // observe keeps what happens. What breaks the record is told by finish.
 func (r *recorded) observe(e record.Event) {
 	r.started = r.started || e.Kind == record.Started
-	if e.Kind == record.Connected || e.Kind == record.Denied {
-		// The command chose the name, and could spell a secret with it.
-		e.Object, e.Detail, e.Fix = r.inspect.text(e.Object), r.inspect.text(e.Detail), r.inspect.text(e.Fix)
-	}
+	// The command may have chosen the name, and could spell a secret with it.
+	e.Object, e.Detail, e.Rule, e.Fix = r.inspect.text(e.Object), r.inspect.text(e.Detail), r.inspect.text(e.Rule), r.inspect.text(e.Fix)
 	if r.later != nil {
 		r.early = append(r.early, e)
 		return

@@ -58,7 +58,13 @@ func run(cmd *cobra.Command, flags *runFlags, without without, waiting *sandbox.
 		if flags.dryRun {
 			return say.fail(err)
 		}
-		return refuse(say, &flags.record, name, known, output, err)
+		secrets := func() *inspection {
+			if output != nil {
+				return output
+			}
+			return flags.output.known(flags.policy.Credentials)
+		}
+		return refuse(say, &flags.record, name, known, secrets, err)
 	}
 	if len(argv) == 0 {
 		return refused(&policy.Error{Step: "usage", Err: errors.New("no command given"), Hint: "gobox run -- COMMAND ARG..."})
@@ -97,7 +103,12 @@ func run(cmd *cobra.Command, flags *runFlags, without without, waiting *sandbox.
 	if err := flags.record.hold(p); err != nil {
 		return refused(err)
 	}
-	if output, err = flags.output.open(plan, flags.tty); err != nil {
+	opened, err := flags.output.open(plan, flags.tty)
+	if err != nil {
+		return refused(err)
+	}
+	output = opened
+	if err := flags.record.nameless(output, name); err != nil {
 		return refused(err)
 	}
 	if waiting == nil {
