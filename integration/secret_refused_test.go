@@ -117,3 +117,74 @@ func TestSecretInNames(t *testing.T) {
 		}
 	})
 }
+
+// TestResultOverInputs: the result replaces no file that the run is given.
+func TestResultOverInputs(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		const (
+			document = "version: 1\nname: mine\n"
+			profile  = `{"defaultAction":"SCMP_ACT_ALLOW"}`
+		)
+		at := func(name string) string { return filepath.Join(b.Home, name) }
+		base := at("base.yaml")
+		for name, c := range map[string]struct {
+			file, content string
+			flags         []string
+			code          int
+			said          string
+		}{
+			"policy":   {at("p.yaml"), document, []string{"--policy", at("p.yaml")}, 125, "--policy"},
+			"extended": {base, document, []string{"--policy", at("child.yaml")}, 125, "--policy"},
+			"broken":   {at("broken.yaml"), "nonsense: [", []string{"--policy", at("broken.yaml")}, 125, "--policy"},
+			"schema":   {at("s.json"), `{"type":"object"}`, []string{"--expect-json=" + at("s.json")}, 125, "--expect-json"},
+			"seccomp":  {at("c.json"), profile, []string{"--seccomp", at("c.json")}, 125, "--seccomp"},
+			"secret":   {at("token"), "hunter2-hunter2", []string{"--secret", "A=file:" + at("token")}, 125, "--secret A"},
+			"fd":       {at("token4"), "hunter2-hunter2", []string{"--secret", "A=fd:3"}, 125, "--secret A"},
+			"ro":       {at("data"), "data", []string{"--ro", at("data") + ":/data"}, 125, "--ro"},
+			"input":    {at("data"), "data", []string{"--input", at("data") + ":/data"}, 125, "--input"},
+			"stdin":    {at("in"), "input", nil, 125, "stdin"},
+			"refused":  {at("token"), "hunter2-hunter2", []string{"--secret", "A=file:" + at("token"), "--ro", "/nonexistent"}, 125, "--secret A"},
+			"no input": {at("old.json"), "old", nil, 0, ""},
+		} {
+			b.File(t, at("child.yaml"), "version: 1\nname: child\nextends: "+base+"\n")
+			b.File(t, c.file, c.content)
+			run := harness.Run{Flags: append([]string{"--result", c.file}, c.flags...), Argv: []string{"/bin/echo", "{}"}}
+			if name == "stdin" || name == "fd" {
+				f, err := os.Open(c.file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				if name == "stdin" {
+					run.Stdin = f
+				} else {
+					run.Files = []*os.File{f}
+				}
+			}
+			res := b.Run(t, run)
+			text, err := os.ReadFile(c.file)
+			if c.code == 0 {
+				if res.Code != 0 || err != nil || string(text) == c.content {
+					t.Errorf("%s: %v, %s", name, res, text)
+				}
+				continue
+			}
+			if res.Code != c.code || len(res.Stdout) > 0 || err != nil || string(text) != c.content {
+				t.Errorf("%s: %v, %v, %s", name, res, err, text)
+			}
+			if said := "is the same file as " + c.said; !strings.Contains(string(res.Stderr), said) {
+				t.Errorf("%s: no %q: %v", name, said, res)
+			}
+		}
+		// What the command writes would be lost with the file.
+		out, err := os.Create(b.File(t, at("out"), ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		res := b.Run(t, harness.Run{Flags: []string{"--result", out.Name()}, Argv: []string{"/bin/echo", "ran"}, Stdout: out})
+		if text, _ := os.ReadFile(out.Name()); res.Code != 125 || len(text) > 0 {
+			t.Errorf("stdout: %v, %s", res, text)
+		}
+	})
+}

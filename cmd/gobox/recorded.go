@@ -35,6 +35,7 @@ type recordFlags struct {
 	control           uint64
 
 	given   []int            // descriptors that the caller has opened
+	inputs  []input          // that --result must not replace
 	signals *sandbox.Signals // watched since before the record; nil for a run that is refused
 }
 

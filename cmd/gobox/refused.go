@@ -55,7 +55,9 @@ func (f *recordFlags) recordRefusal(name string, plan *policy.Plan, output *insp
 		lost = append(lost, err)
 	}
 	if f.result != "" {
-		r.file, err = record.OpenResultFile(f.result, true)
+		if err = f.overwrites(); err == nil {
+			r.file, err = record.OpenResultFile(f.result, true)
+		}
 		lost = append(lost, recordError(err))
 	}
 	if insists {
@@ -89,9 +91,12 @@ func (f *recordFlags) dir() (string, error) {
 	return record.StateDir(os.Getenv)
 }
 
-// apart refuses a result or record that the command could change.
+// apart refuses a result or record that the command could change, and a result that would replace what the run is given.
 func (f *recordFlags) apart(plan *policy.Plan) error {
 	if f.result != "" {
+		if err := f.overwrites(); err != nil {
+			return err
+		}
 		abs, err := filepath.Abs(f.result)
 		if err == nil {
 			err = exposed(plan, "result", filepath.Dir(abs), "--result")

@@ -66,6 +66,7 @@ func run(cmd *cobra.Command, flags *runFlags, without without, waiting *sandbox.
 		}
 		return refuse(say, &flags.record, name, known, secrets, err)
 	}
+	flags.record.addInputs(flags.inputs)
 	if len(argv) == 0 {
 		return refused(&policy.Error{Step: "usage", Err: errors.New("no command given"), Hint: "gobox run -- COMMAND ARG..."})
 	}
@@ -75,6 +76,7 @@ func run(cmd *cobra.Command, flags *runFlags, without without, waiting *sandbox.
 		return refused(err)
 	}
 	name = p.Name
+	flags.record.addInputs(func() []input { return policyInputs(p) })
 	if p.Net == policy.NetHost && !flags.dryRun {
 		// The one that waits has a network of its own.
 		if waiting != nil {
