@@ -164,3 +164,31 @@ func TestNetworkRefusalIsOneEvent(t *testing.T) {
 		}
 	})
 }
+
+// TestKilledCallIsDenied: a command that the filter ends is one that was refused something.
+func TestKilledCallIsDenied(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		run := func(argv ...string) (harness.Result, *record.Result) {
+			return recorded(t, b, harness.Run{Argv: argv})
+		}
+		// The signal is what gobox sees, and hosts without a 32-bit entry have no such call.
+		res, rec := run("/bin/sh", "-c", "kill -SYS $$")
+		judged(t, res, rec, 159, record.Signaled, "")
+		d := rec.Denials
+		if len(d) != 1 || d[0].Layer != "seccomp" || d[0].What != "killed call" || d[0].Count != 1 || d[0].Rule == "" || rec.Counters.DeniedSyscalls != 1 || rec.Counters.EscapeAttempts != 0 {
+			t.Errorf("denials %+v, %+v", d, rec.Counters)
+		}
+		if !strings.Contains(string(res.Stderr), "hint: SIGSYS ended the command") {
+			t.Errorf("no hint: %v", res)
+		}
+		res, rec = run("/bin/sh", "-c", "kill -SEGV $$")
+		if len(rec.Denials) != 0 || rec.Counters.DeniedSyscalls != 0 || strings.Contains(string(res.Stderr), "SIGSYS") {
+			t.Errorf("another signal: denials %+v, %v", rec.Denials, res)
+		}
+		if strings.Contains(b.Outside(t, "child int80")[0].Detail, `"errno":""`) {
+			if res, rec := run(b.Probe, "int80"); len(rec.Denials) != 1 || rec.Denials[0].What != "killed call" {
+				t.Errorf("int80: denials %+v, %v", rec.Denials, res)
+			}
+		}
+	})
+}

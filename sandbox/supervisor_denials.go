@@ -140,3 +140,18 @@ func (d *denials) report(res *Result) {
 	}
 	res.DeniedSyscalls, res.EscapeAttempts = d.total, d.escapes
 }
+
+// KilledCall is the What of the denial of a call that the filter answers by ending the process: nobody tells which it was.
+const KilledCall = "killed call"
+
+// reportKilled adds the call for which the filter ended the command, of which the listener is not told.
+func (r *run) reportKilled(res *Result) {
+	if res.Outcome != Signaled || res.Signal != unix.SIGSYS || len(r.plan.Filter.BPF) == 0 {
+		return
+	}
+	res.Denials = append(res.Denials, Denial{
+		Layer: policy.LayerSeccomp, What: KilledCall, Object: "SIGSYS", Count: 1, First: res.Wall,
+		Rule: "filter " + r.plan.Filter.Name + ": SIGSYS for a call of another architecture, or one that the profile ends a process for",
+	})
+	res.DeniedSyscalls++
+}

@@ -66,6 +66,7 @@ func (r *run) result(initStatus unix.WaitStatus, survived bool) (Result, error) 
 	r.drain(&res)
 	r.streams.count(&res.Usage)
 	r.denials.report(&res)
+	r.reportKilled(&res)
 	r.network.report(&res, r.startedAt)
 	for name, o := range map[string]Outcome{LimitTimeout: TimedOut, LimitCPUTime: CPUTime, LimitMemory: Memory, LimitOutput: Output} {
 		res.hit(name, res.Outcome == o)

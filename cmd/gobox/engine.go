@@ -116,6 +116,9 @@ func explainEnd(say messages, plan *policy.Plan, result sandbox.Result) {
 	if result.Outcome == sandbox.Pids {
 		say.hint(fmt.Sprintf("the command was refused a process or thread, and failed: --pids N gives it more than %d", l.Pids))
 	}
+	if slices.ContainsFunc(result.Denials, func(d sandbox.Denial) bool { return d.What == sandbox.KilledCall }) {
+		say.hint("SIGSYS ended the command: the filter does that at a call of another architecture (i386, x32), which no flag allows, and where a profile of --seccomp says so; a native build of the program runs")
+	}
 	if crashed(result) && l.Memory > 0 {
 		say.hint("if it ran out of memory, --memory SIZE gives it more than " + policy.Size(l.Memory))
 	}
