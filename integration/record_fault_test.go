@@ -142,7 +142,7 @@ func TestFewDescriptors(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
 		inFlight.RLock()
 		defer inFlight.RUnlock()
-		for n := 4; n <= 64; n += 4 {
+		for n := 4; n <= 64; n += 2 {
 			state := audited(t, b, fmt.Sprintf("state-%d", n))
 			args := []string{"raw", "launch", fmt.Sprintf("nofile=%d", n), "--", b.Gobox, "run", "--audit", state, "--capture", "--rox", filepath.Dir(b.Probe), "--", b.Probe, "raw", "exit", "5"}
 			res := b.Run(t, harness.Run{Bin: b.Probe, Args: args})

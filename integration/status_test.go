@@ -155,7 +155,7 @@ func TestStartedByACarelessParent(t *testing.T) {
 			"ignored SIGCHLD":  {"ignore=SIGCHLD"},
 			"ignored signals":  {"ignore=SIGTERM", "ignore=SIGINT", "ignore=SIGPIPE", "ignore=SIGHUP", "ignore=SIGUSR1"},
 			"blocked signals":  {"block=SIGTERM", "block=SIGCHLD", "block=SIGUSR1", "block=SIGALRM"},
-			"few descriptors":  {"nofile=32"},
+			"few descriptors":  {"nofile=48"},
 			"small stack":      {"stack=262144"},
 			"strange umask":    {"umask=777"},
 			"no core, no size": {"core=0", "fsize=1048576"},

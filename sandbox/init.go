@@ -423,10 +423,14 @@ func (s *server) serve() {
 		end = time.Now().Add(l.Timeout + l.Grace + watchdogMargin)
 	}
 	var space [2]unix.PollFd
+	late := 0
 	for {
 		fds := append(space[:0], unix.PollFd{Fd: int32(s.sock), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.children), Events: unix.POLLIN})
 		fds = s.published.polls(fds)
-		if !poll(fds, earlier(earlier(end, s.watch.next), s.published.due())) && !end.IsZero() && time.Now().After(end) {
+		ready := poll(fds, earlier(earlier(end, s.watch.next), s.published.due()))
+		if end.IsZero() || !time.Now().After(end) {
+			late = 0
+		} else if late++; !ready || late > lateRounds {
 			return
 		}
 		if next := s.watch.next; !next.IsZero() && !time.Now().Before(next) {

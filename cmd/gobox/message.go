@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,19 +41,54 @@ func (m messages) hint(text string) {
 	}
 }
 
-// stuckLimit is how long a message waits for a terminal or pipe that takes nothing, in milliseconds.
-const stuckLimit = 300
+// stuckLimit is how long a message waits for a terminal or pipe that takes nothing.
+const stuckLimit = 300 * time.Millisecond
 
 func (m messages) line(kind, text string) {
 	if m.redact != nil {
 		text = m.redact(text)
 	}
-	// The exit status says enough, and must not come late for want of a reader (Ctrl-S).
+	text = fmt.Sprintf("gobox: %s: %s\n", kind, policy.Printable(strings.TrimRight(text, "\n")))
 	if f, ok := m.w.(*os.File); ok {
-		fds := [...]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLOUT}}
-		if n, err := unix.Poll(fds[:], stuckLimit); n == 0 && err == nil {
+		writeSoon(int(f.Fd()), text)
+		return
+	}
+	_, _ = io.WriteString(m.w, text)
+}
+
+// writeSoon writes what can be written within stuckLimit: the exit status says enough, and must not come late for want of a
+// reader (Ctrl-S). It does without timers and threads, for which there may be no descriptor or no room.
+func writeSoon(fd int, text string) {
+	var st unix.Stat_t
+	pipe := unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+	b := []byte(text)
+	for end := time.Now().Add(stuckLimit); len(b) > 0; {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		fds := [...]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if n, err := unix.Poll(fds[:], int(left/time.Millisecond)+1); err == unix.EINTR || err == nil && n == 0 {
+			continue
+		}
+		var n int
+		err := error(unix.EOPNOTSUPP)
+		if pipe {
+			// That it has room is no promise: what is left of the command's output may go there in the same moment. Kernels
+			// before 6.4 do not know this of pipes.
+			n, err = unix.Pwritev2(fd, [][]byte{b}, -1, unix.RWF_NOWAIT)
+		}
+		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EINVAL {
+			n, err = unix.Write(fd, b)
+		}
+		switch err {
+		case nil:
+			b = b[n:]
+		case unix.EINTR:
+		case unix.EAGAIN:
+			_, _ = unix.Poll(nil, 1)
+		default:
 			return
 		}
 	}
-	fmt.Fprintf(m.w, "gobox: %s: %s\n", kind, policy.Printable(strings.TrimRight(text, "\n")))
 }

@@ -79,7 +79,7 @@ func checkOwnLimits() error {
 		object, cause string
 		hint          string
 	}{
-		{unix.RLIMIT_NOFILE, 24, "descriptors", "the limit of open files is %d, and gobox needs %d or more", "ulimit -n 64 raises it"},
+		{unix.RLIMIT_NOFILE, 48, "descriptors", "the limit of open files is %d, and gobox needs %d or more", "ulimit -n 64 raises it"},
 		{unix.RLIMIT_FSIZE, 1 << 20, "file size", "the limit on the size of a file is %d bytes, and gobox itself needs %d", "ulimit -f 1024 raises it; for the command alone it is --fsize SIZE"},
 	} {
 		var l unix.Rlimit

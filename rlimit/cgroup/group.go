@@ -94,6 +94,14 @@ func setIfThere(dir, file, value string) error {
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
+// pidsMax is what pids.max takes: more than the kernel can have at all (PID_MAX_LIMIT of <linux/threads.h>) is refused with EINVAL.
+func pidsMax(n uint64) string {
+	if n > 1<<22 {
+		return "max"
+	}
+	return decimal(n)
+}
+
 // Name is the last part of the group's paths.
 func (g *Group) Name() string { return g.name }
 

@@ -515,3 +515,12 @@ func BenchmarkDetect(b *testing.B) {
 		Detect()
 	}
 }
+
+// What pids.max would refuse must not cost the whole group.
+func TestPidsMax(t *testing.T) {
+	for n, want := range map[uint64]string{1: "1", 1 << 22: "4194304", 1<<22 + 1: "max", 1 << 63: "max"} {
+		if got := pidsMax(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (g *Group) createV1(l Limits, s Support) error {
 		}
 	}
 	if l.Pids != 0 {
-		if err := set(g.dirs[pidsController], "pids.max", decimal(l.Pids)); err != nil {
+		if err := set(g.dirs[pidsController], "pids.max", pidsMax(l.Pids)); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func (g *Group) fillV2(parent string, l Limits) error {
 		}
 	}
 	if l.Pids != 0 {
-		if err := set(dir, "pids.max", decimal(l.Pids)); err != nil {
+		if err := set(dir, "pids.max", pidsMax(l.Pids)); err != nil {
 			return err
 		}
 	}
