@@ -95,6 +95,23 @@ func TestPidsTriggered(t *testing.T) {
 	})
 }
 
+// TestPidsRefusedToTheCommand: also without a cgroup, which command failed for a process that it was refused is known when it was
+// one of those that were too many, and is gone when they are counted.
+func TestPidsRefusedToTheCommand(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		spawn := "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 30 & done; "
+		for range 8 { // init may happen to look in time
+			res, rec := recorded(t, b, harness.Run{Flags: []string{"--pids", "5"}, Argv: []string{"/bin/sh", "-c", spawn + "exit 3"}})
+			judged(t, res, rec, res.Code, record.PidsLimit, "pids")
+			if res.Code == 0 || !strings.Contains(string(res.Stderr), "--pids N gives it more than 5") {
+				t.Errorf("refused: %v", res)
+			}
+		}
+		res, rec := recorded(t, b, harness.Run{Flags: []string{"--pids", "40"}, Argv: []string{"/bin/sh", "-c", spawn + "exit 3"}})
+		judged(t, res, rec, 3, record.Exited, "")
+	})
+}
+
 // TestR01OneProcessInACgroup: where a cgroup counts, its limit is the only one: a program may ask for address space that it never
 // touches, and ends with the outcome memory when it touches too much.
 func TestR01OneProcessInACgroup(t *testing.T) {

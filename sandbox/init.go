@@ -483,6 +483,7 @@ func (s *server) reap() bool {
 	if s.h.Terminal {
 		options |= unix.WUNTRACED
 	}
+	ended := 0
 	for try := 0; ; {
 		var st unix.WaitStatus
 		pid, err := unix.Wait4(-1, &st, options, nil)
@@ -493,12 +494,13 @@ func (s *server) reap() bool {
 		case err != nil || pid == 0:
 			return false
 		case pid != s.command:
+			ended++
 		case st.Stopped():
 			if send(s.sock, message{kind: msgStopped, a: int32(st.StopSignal())}) != nil {
 				return true
 			}
 		default:
-			s.farewell(st)
+			s.farewell(st, ended+1)
 			return true
 		}
 	}
@@ -507,20 +509,25 @@ func (s *server) reap() bool {
 // restLimit bounds what is collected of a flood that the command leaves behind.
 const restLimit = 1 << 13
 
-// reapRest collects what else has ended, and says whether any process is left: whatever has lost its parent is init's.
-func reapRest() bool {
+// reapRest collects what else has ended, how many that are, and says whether any process is left: whatever has lost its parent
+// is init's.
+func reapRest() (ended int, left bool) {
 	for range restLimit {
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err == unix.ECHILD {
-			return false
+			return ended, false
 		} else if err == nil && pid == 0 {
 			break
+		} else if err == nil {
+			ended++
 		}
 	}
-	return true
+	return ended, true
 }
 
-// farewell tells how the command ended and what it and those that it leaves behind took.
-func (s *server) farewell(st unix.WaitStatus) {
-	_ = send(s.sock, s.watch.settle(reapRest()).message())
-	_ = send(s.sock, message{kind: msgExited, a: int32(st), b: int32(s.watch.last(s.h, st != 0))})
+// farewell tells how the command ended and what it and those that it leaves behind took; ended is how many processes were
+// collected together with it, itself included.
+func (s *server) farewell(st unix.WaitStatus, ended int) {
+	more, left := reapRest()
+	_ = send(s.sock, s.watch.settle(left).message())
+	_ = send(s.sock, message{kind: msgExited, a: int32(st), b: int32(s.watch.last(s.h, st != 0, ended+more))})
 }

@@ -186,12 +186,15 @@ func (w *watch) lookAtCrowd(h *handover, s cgroup.Sample) {
 	}
 }
 
-// last says what the command has come up against, once it has ended; failed, in that it went wrong.
-func (w *watch) last(h *handover, failed bool) reached {
+// last says what the command has come up against, once it has ended; failed, in that it went wrong; ended is how many have
+// just been collected, it among them.
+func (w *watch) last(h *handover, failed bool, ended int) reached {
 	w.lookAtScratch()
 	if failed && w.maxPids > 0 && w.reached&reachedPids == 0 {
-		// Those that it leaves behind may still be as many.
+		// Those that it leaves behind may still be as many, with those that RLIMIT_NPROC counted until they were collected: what
+		// was refused a process, and failed for it, was one of them itself.
 		if s, err := w.scanner.Scan(); err == nil {
+			s.Threads += ended
 			w.lookAtCrowd(h, s)
 		}
 	}
