@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"bufio"
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,6 +82,47 @@ func TestSignalEvents(t *testing.T) {
 			if err := os.RemoveAll(state); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// TestHungUpSignalEvent: when the caller is gone, gobox sends a signal that it did not get.
+func TestHungUpSignalEvent(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		control, hold, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hold.Close()
+		tell, status, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tell.Close()
+		log := make(chan []byte)
+		go func() {
+			var all []byte
+			for lines := bufio.NewReader(tell); ; {
+				line, err := lines.ReadBytes('\n')
+				if all = append(all, line...); err != nil {
+					log <- all
+					return
+				}
+				if bytes.Contains(line, []byte(`"started"`)) {
+					hold.Close()
+				}
+			}
+		}()
+		res := b.Run(t, harness.Run{
+			Files: []*os.File{control, status}, Flags: []string{"--control-fd", "3", "--status-fd", "4", "--timeout", "20s"},
+			Argv: []string{"/bin/sleep", "60"},
+		})
+		control.Close()
+		status.Close()
+		list := events(t, <-log)
+		i := slices.IndexFunc(list, func(e record.Event) bool { return e.Kind == record.Signalled })
+		if kinds(list) != "prepared started signal ended destroyed" || list[i].What != record.Sent || list[i].Signal != "SIGTERM" {
+			t.Errorf("events %+v: %v", list, res)
 		}
 	})
 }
