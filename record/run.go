@@ -79,6 +79,8 @@ func Open(path string, q Request) (*Run, error) {
 	id := q.RunID
 	if id == "" {
 		id = NewID(now)
+	} else if id == "last" {
+		return nil, invalid("use run id", id, "it stands for the newest run, and would be taken for that")
 	} else if !ValidID(id) {
 		return nil, invalid("use run id", id, "a run id is 1 to 64 of A-Z a-z 0-9 . _ -, and starts with none of the last three but _")
 	}

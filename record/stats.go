@@ -83,8 +83,11 @@ func (s *Store) Stats(q Query) (Stats, error) {
 		case Finished:
 			r := e.Result
 			st.add(r)
-			wall = append(wall, float64(r.WallMS))
-			teardown = append(teardown, r.Teardown.DurationMS)
+			if r.Outcome != SetupFailed && r.Outcome != ExecFailed {
+				// Of the others there was nothing to tear down, and their zeros would make it look fast.
+				wall = append(wall, float64(r.WallMS))
+				teardown = append(teardown, r.Teardown.DurationMS)
+			}
 		}
 		return true
 	})

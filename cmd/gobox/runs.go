@@ -102,11 +102,15 @@ func parseAge(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 32)
 		if err != nil || n > 100_000 {
-			return 0, errors.New("not a number of days")
+			return 0, errors.New("is no number of days")
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
-	return policy.ParseDuration(text)
+	age, err := policy.ParseDuration(text)
+	if err != nil {
+		err = errors.New("is no time: such as 30s, 12h, or 7d")
+	}
+	return age, err
 }
 
 func (c *runs) listCommand() *cobra.Command {

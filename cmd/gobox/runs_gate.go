@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,6 +24,11 @@ func (c *runs) gateCommand() *cobra.Command {
 allows, and stays closed until --clear. The exit status is 1 when a gate is closed or a figure exceeds what a flag allows.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if g.clear && (g.policy != "" || g.limits != record.Thresholds{}) {
+				return &policy.Error{
+					Step: "usage", Object: "--clear", Err: errors.New("opens the gates of all policies, and takes no figures"), Hint: "gobox runs gate --clear",
+				}
+			}
 			if g.clear {
 				state, err := c.state()
 				if err == nil {
