@@ -118,6 +118,38 @@ func TestSecretInNames(t *testing.T) {
 	})
 }
 
+// TestSecretSharesDescriptor: a descriptor that is closed once the secret was read is not used for anything else then.
+func TestSecretSharesDescriptor(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		for _, flag := range []string{"--status-fd", "--control-fd"} {
+			for why, more := range map[string][]string{"shared": nil, "refused for something else": {"--net", "nosuch"}} {
+				r, w, err := os.Pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if flag == "--control-fd" {
+					_, _ = io.WriteString(w, "hunter2-hunter2")
+				}
+				end := map[string]*os.File{"--status-fd": w, "--control-fd": r}[flag]
+				res := b.Run(t, harness.Run{Flags: append([]string{flag, "3", "--secret", "A=fd:3"}, more...), Argv: []string{"/bin/echo", "ran"}, Files: []*os.File{end}})
+				w.Close()
+				status, _ := io.ReadAll(r)
+				r.Close()
+				said := "secret A: is to come from the descriptor of " + flag
+				if more != nil {
+					said = "no such network"
+				}
+				if res.Code != 125 || len(res.Stdout) > 0 || !strings.Contains(string(res.Stderr), said) || strings.Contains(string(res.Stderr), "use status") {
+					t.Errorf("%s, %s: %v", flag, why, res)
+				}
+				if flag == "--status-fd" && kinds(events(t, status)) != "ended" {
+					t.Errorf("%s: %s", why, status)
+				}
+			}
+		}
+	})
+}
+
 // TestResultOverInputs: the result replaces no file that the run is given.
 func TestResultOverInputs(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
@@ -136,6 +168,7 @@ func TestResultOverInputs(t *testing.T) {
 			"policy":   {at("p.yaml"), document, []string{"--policy", at("p.yaml")}, 125, "--policy"},
 			"extended": {base, document, []string{"--policy", at("child.yaml")}, 125, "--policy"},
 			"broken":   {at("broken.yaml"), "nonsense: [", []string{"--policy", at("broken.yaml")}, 125, "--policy"},
+			"broken 2": {base, "nonsense: [", []string{"--policy", at("child.yaml")}, 125, "--policy"},
 			"schema":   {at("s.json"), `{"type":"object"}`, []string{"--expect-json=" + at("s.json")}, 125, "--expect-json"},
 			"seccomp":  {at("c.json"), profile, []string{"--seccomp", at("c.json")}, 125, "--seccomp"},
 			"secret":   {at("token"), "hunter2-hunter2", []string{"--secret", "A=file:" + at("token")}, 125, "--secret A"},

@@ -326,6 +326,22 @@ func LoadDocuments(named string) ([]*Document, error) {
 	}
 }
 
+// DocumentFiles names the files of a policy and of what it extends, as far as they can be followed: the last may be one that cannot be read.
+func DocumentFiles(named string) (files []string) {
+	for dir := ""; isFile(named) && len(files) <= maxExtends; {
+		if dir != "" && !filepath.IsAbs(named) {
+			named = filepath.Join(dir, named)
+		}
+		files = append(files, named)
+		d, err := readNamed(named)
+		if err != nil {
+			break
+		}
+		named, dir = d.Extends, d.dir
+	}
+	return files
+}
+
 // LoadCeiling reads the host's ceiling; nil when there is none. Whoever else can write it would have no ceiling.
 func LoadCeiling(file string) (*Document, error) {
 	d, st, err := readDocument(file, true)

@@ -247,6 +247,9 @@ func (f *runFlags) finish(set *pflag.FlagSet, argv []string, stdinTerminal bool,
 	if err := f.output.parse(p, argv); err != nil {
 		return policy.Policy{}, err
 	}
+	if err := f.shared(p.Secrets); err != nil {
+		return policy.Policy{}, err
+	}
 	if f.folder != "" {
 		p.Workspace.Path, p.Workspace.Explicit = f.folder, true
 	}

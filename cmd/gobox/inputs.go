@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -26,8 +25,8 @@ func (f *runFlags) inputs() []input {
 	if f.record.status > 0 {
 		list = append(list, input{name: "--status-fd " + strconv.FormatUint(f.record.status, 10), fd: int(f.record.status)})
 	}
-	if f.named != "" && !slices.Contains(policy.BuiltinNames(), f.named) {
-		list = append(list, input{name: "--policy " + f.named, path: f.named})
+	for _, file := range policy.DocumentFiles(f.named) {
+		list = append(list, input{name: "--policy " + file, path: file})
 	}
 	if !f.noWorkspaceFile {
 		file := filepath.Join(f.folder, policy.WorkspaceFile)

@@ -67,6 +67,7 @@ func run(cmd *cobra.Command, flags *runFlags, without without, waiting *sandbox.
 		return refuse(say, &flags.record, name, known, secrets, err)
 	}
 	flags.record.addInputs(flags.inputs)
+	flags.output.spare(flags.record.status, flags.record.control)
 	if len(argv) == 0 {
 		return refused(&policy.Error{Step: "usage", Err: errors.New("no command given"), Hint: "gobox run -- COMMAND ARG..."})
 	}

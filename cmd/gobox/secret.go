@@ -82,6 +82,29 @@ func (f *inspectFlags) take(source string) []int {
 	return given
 }
 
+// spare takes descriptors that have another use from those that a secret may be read from: one that was read is closed, and its number
+// then another file's.
+func (f *inspectFlags) spare(used ...uint64) {
+	f.given = slices.DeleteFunc(slices.Clone(f.given), func(fd int) bool { return slices.Contains(used, uint64(fd)) })
+}
+
+// shared refuses a secret that is to come from such a one.
+func (f *runFlags) shared(secrets []policy.Secret) error {
+	for _, s := range secrets {
+		number, ok := strings.CutPrefix(s.Source, "fd:")
+		n, err := strconv.ParseUint(number, 10, 32)
+		if !ok || err != nil {
+			continue
+		}
+		for flag, fd := range map[string]uint64{"--status-fd": f.record.status, "--control-fd": f.record.control} {
+			if fd == n {
+				return &policy.Error{Step: "secret", Object: s.Name, Err: errors.New("is to come from the descriptor of " + flag), Hint: "open another one: --secret " + s.Name + "=fd:9 9<FILE"}
+			}
+		}
+	}
+	return nil
+}
+
 // secretPatience is how long the record of a refusal waits for secrets that come through a pipe.
 const secretPatience = 10 * time.Second
 
