@@ -44,6 +44,7 @@ type Run struct {
 	count    int
 	result   int        // what will be result.json
 	early    chan error // see begun; nil when nothing is under way
+	journal  bool       // of the file system, see journaled: asked once, so that begin and end go by the same
 	stdout   *os.File
 	stderr   *os.File
 	clock    clock
@@ -183,6 +184,7 @@ func (r *Run) fill(q *Request, now time.Time) (err error) {
 	if r.result, err = r.dir.create(resultTemp, 0); err != nil {
 		return err
 	}
+	r.journal = journaled(r.dir.fd)
 	if r.durable {
 		return r.reserve()
 	}

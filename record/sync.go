@@ -16,7 +16,7 @@ func (r *Run) reserve() error {
 			return failure("reserve space in", r.dir.path, err)
 		}
 	}
-	if r.journaled() {
+	if r.journal {
 		if err := writeBack(r.request); err != nil {
 			return failure("sync", r.dir.path+"/"+requestName, err)
 		}
@@ -28,7 +28,7 @@ func (r *Run) reserve() error {
 // begun puts what there is on the disk while the command is on its way, and what comes of that on early: there is less
 // to wait for in the end then. A journal takes it down in the end as fast.
 func (r *Run) begun() {
-	if r.journaled() {
+	if r.journal {
 		return
 	}
 	r.early = make(chan error, 1)
@@ -64,7 +64,6 @@ func (r *Run) commit(content []byte) error {
 	fd := r.result
 	r.result = -1
 	path := r.dir.path + "/" + resultName
-	journaled := r.journaled()
 	// The others' data first, so that the disk has all of it at once.
 	for _, f := range r.others() {
 		_ = unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
@@ -74,7 +73,7 @@ func (r *Run) commit(content []byte) error {
 		err = unix.Ftruncate(fd, int64(len(content))) // gives back what was reserved
 	}
 	// All of the content before the name, or a result could come to be on the disk without it.
-	if journaled {
+	if r.journal {
 		if err == nil {
 			err = writeBack(fd)
 		}
@@ -100,7 +99,7 @@ func (r *Run) commit(content []byte) error {
 		_ = unix.Unlinkat(r.dir.fd, resultTemp, 0)
 		return failure("write", path, err)
 	}
-	if journaled {
+	if r.journal {
 		err = unix.Fsync(fd)
 	} else {
 		err = syncDir(r.dir.fd)
@@ -115,10 +114,10 @@ func (r *Run) commit(content []byte) error {
 // and as one, so that a single fsync(2), for which everything waits, takes all that went before with it: ext4
 // (Documentation/filesystems/ext4/journal.rst). Others promise no more than fsync(2) does, for each file and directory, and so
 // does an ext4 without a journal, whose number is the same, as is that of ext2 and ext3.
-func (r *Run) journaled() bool {
+func journaled(fd int) bool {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
-	if unix.Fstatfs(r.dir.fd, &fs) != nil || fs.Type != unix.EXT4_SUPER_MAGIC || unix.Fstat(r.dir.fd, &st) != nil {
+	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.EXT4_SUPER_MAGIC || unix.Fstat(fd, &st) != nil {
 		return false
 	}
 	return hasJournal(st.Dev)

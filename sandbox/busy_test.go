@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gobox/sandbox"
 )
 
@@ -19,23 +17,14 @@ func TestLimitsHoldUnderFlood(t *testing.T) {
 		"cpu time": func(s *sandbox.Spec) { s.Plan.Limits.CPUTime = 300 * time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
-			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			always, err := os.Open("/dev/zero")
 			if err != nil {
 				t.Fatal(err)
 			}
-			ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
-			defer theirs.Close()
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for buf := make([]byte, 1<<16); ; {
-					if _, err := ours.Write(buf); err != nil {
-						return
-					}
-				}
-			}()
-			spec := sandbox.Spec{ID: "flood", Plan: plan("/bin/sh", "-c", "while :; do :; done"), Stdio: null(), Control: theirs}
+			defer always.Close()
+			spec := sandbox.Spec{ID: "flood", Plan: plan("/bin/sh", "-c", "while :; do :; done"), Stdio: null(), Control: always}
 			defer os.RemoveAll(spec.Plan.Workspace.Path)
+			spec.Plan.Limits.Grace = time.Minute // init's own clock waits for the end of that
 			set(&spec)
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
@@ -43,10 +32,6 @@ func TestLimitsHoldUnderFlood(t *testing.T) {
 			if err != nil || res.Outcome != sandbox.TimedOut && res.Outcome != sandbox.CPUTime {
 				t.Errorf("%s after %v, %v", res.Outcome, res.Wall, err)
 			}
-			t.Logf("%s after %v", res.Outcome, res.Wall)
-			_ = unix.Shutdown(fds[1], unix.SHUT_RDWR)
-			<-done
-			ours.Close()
 		})
 	}
 }
