@@ -97,6 +97,13 @@ func toASCII(s string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("not a valid internationalised name: %w", err)
 	}
+	// Once more with what came of it: the library looks for letters written from right to left before it maps, and
+	// U+2137, a symbol, becomes the Hebrew letter U+05D2. A name that is not its own canonical form would be one name
+	// when it is granted and another, or none, when it is asked for (RFC 5890, section 2.3.2.1: the two forms of a label
+	// must be convertible into each other).
+	if again, err := p.ToASCII(name); err != nil || again != name {
+		return "", fmt.Errorf("not a valid internationalised name: it becomes %q, which is none", name)
+	}
 	return name, nil
 }
 
