@@ -44,9 +44,6 @@ func TestUsageOfTheEnded(t *testing.T) {
 			"scratch":     {[]string{"--scratch", diskFor(t, b), "--disk", "8M"}, "dd if=/dev/zero of=f bs=1M count=40; sleep 60", record.DiskLimit},
 		} {
 			t.Run(name, func(t *testing.T) {
-				if name == "memory" && cgroupVersion(t, b) == 0 {
-					t.Skip("RLIMIT_DATA refuses it first")
-				}
 				_, rec := recorded(t, b, harness.Run{Flags: append(c.flags, grace...), Argv: burning(c.then)})
 				burnt(t, rec, c.outcome)
 			})

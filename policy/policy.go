@@ -70,7 +70,7 @@ type Policy struct {
 	Timeout time.Duration // 0: none
 	Grace   time.Duration
 	CPUTime time.Duration // 0: none
-	Memory  uint64        // of all processes together, and RLIMIT_DATA of each; 0: none
+	Memory  uint64        // of all processes together; 0: none
 	Address uint64        // RLIMIT_AS; 0: not set
 	Pids    uint64        // 0: none
 	CPUs    float64       // seconds of CPU time per second; 0: none

@@ -15,6 +15,13 @@ import (
 // watchEvery is how often init looks at what its processes take, where no cgroup does that.
 const watchEvery = 100 * time.Millisecond
 
+// watchSoonest is how soon it looks again at what grows so fast that it would be over the limit by then, and watchShare the part of
+// its time that such looks may take.
+const (
+	watchSoonest = 10 * time.Millisecond
+	watchShare   = 10
+)
+
 // confirmEvery is how many looks there are for each exact one, which costs much more.
 const confirmEvery = 10
 
@@ -51,6 +58,7 @@ type watch struct {
 	seen      spent // until now
 	blind     int   // looks in a row that failed
 	looks     int
+	growth    growth
 	reached   reached
 }
 
@@ -203,7 +211,8 @@ func (w *watch) last(h *handover, failed bool, ended int) reached {
 
 // look says which limit is passed, 0 for none.
 func (w *watch) look(h *handover) watched {
-	w.next = time.Now().Add(watchEvery)
+	began := time.Now()
+	w.next = began.Add(watchEvery)
 	w.lookAtScratch()
 	if !w.scans {
 		if w.looks++; w.tallies && (w.looks <= tallyEvery || w.looks%tallyEvery == 0) {
@@ -231,12 +240,36 @@ func (w *watch) look(h *handover) watched {
 	}
 	w.lookAtCrowd(h, s)
 	w.looks++
-	if w.maxMemory > 0 && (s.Bytes > w.maxMemory || w.looks%confirmEvery == 0) {
+	room := w.maxMemory - min(s.Bytes, w.maxMemory)
+	if w.maxMemory > 0 && (room == 0 || w.looks%confirmEvery == 0) {
 		// Shared pages are counted more than once there, and memfds that are not mapped not at all; only the exact
 		// figure is a reason to kill.
-		if sure, err := w.scanner.Confirm(); err == nil && sure > w.maxMemory {
+		sure, err := w.scanner.Confirm()
+		if err == nil && sure > w.maxMemory {
 			return watchedMemory
 		}
+		if err == nil {
+			room = w.maxMemory - sure
+		}
 	}
+	w.next = began.Add(w.growth.wait(began, time.Since(began), s.Bytes, room))
 	return 0
+}
+
+// growth is how much memory there was at the last look.
+type growth struct {
+	at    time.Time
+	bytes uint64
+}
+
+// wait is how long after this look, which began at now, took cost and saw so many bytes, the next is due: half of the time in which
+// as fast a growth as since the last one would take the room that is left; watchEvery at most.
+func (g *growth) wait(now time.Time, cost time.Duration, bytes, room uint64) time.Duration {
+	last := *g
+	*g = growth{now, bytes}
+	if last.at.IsZero() || bytes <= last.bytes || room == 0 {
+		return watchEvery
+	}
+	full := float64(now.Sub(last.at)) * float64(room) / float64(bytes-last.bytes)
+	return time.Duration(min(max(full/2, float64(watchSoonest), float64(watchShare*cost)), float64(watchEvery)))
 }

@@ -1,0 +1,36 @@
+package sandbox
+
+import (
+	"testing"
+	"time"
+)
+
+// What grows fast is looked at again in time, what does not as seldom as ever, and a look that is dear never often.
+func TestWatchedGrowth(t *testing.T) {
+	const mib = 1 << 20
+	for name, tt := range map[string]struct {
+		last, bytes, room uint64
+		cost, want        time.Duration
+	}{
+		"still":                 {10 * mib, 10 * mib, 90 * mib, 0, watchEvery},
+		"less":                  {20 * mib, 10 * mib, 90 * mib, 0, watchEvery},
+		"slow":                  {9 * mib, 10 * mib, 90 * mib, 0, watchEvery},
+		"there in 60 ms":        {0, 50 * mib, 30 * mib, 0, 30 * time.Millisecond},
+		"there at once":         {0, 50 * mib, mib, 0, watchSoonest},
+		"a look that is dear":   {0, 50 * mib, mib, 3 * time.Millisecond, 30 * time.Millisecond},
+		"a look dearer than it": {0, 50 * mib, mib, time.Second, watchEvery},
+		"full, and yet not":     {0, 50 * mib, 0, 0, watchEvery},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			g := growth{now.Add(-watchEvery), tt.last}
+			if got := g.wait(now, tt.cost, tt.bytes, tt.room); got != tt.want || g != (growth{now, tt.bytes}) {
+				t.Errorf("%v, want %v; %+v", got, tt.want, g)
+			}
+		})
+	}
+	var first growth
+	if got := first.wait(time.Now(), 0, mib, 1); got != watchEvery {
+		t.Errorf("the first look: %v", got)
+	}
+}
