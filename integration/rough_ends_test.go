@@ -234,12 +234,30 @@ func TestRoughKeyboardBesideAPipe(t *testing.T) {
 	})
 }
 
-// TestRoughDiskTooSmall: the error has to name the flag that is in the way.
-func TestRoughDiskTooSmall(t *testing.T) {
+// TestRoughTooSmall: the error has to name the flag that is in the way, and what it needs, wherever it was said.
+func TestRoughTooSmall(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
-		res := b.Run(t, harness.Run{Flags: []string{"--disk", "1"}, Argv: []string{"/bin/true"}})
-		if res.Code != 125 || !strings.Contains(string(res.Stderr), "--disk") {
-			t.Errorf("want a refusal that names --disk, got %v", res)
+		for name, given := range map[string][3]string{
+			"disk":   {"1", "1048575", "1MiB"},
+			"memory": {"100", "1048575", "1MiB"},
+			"nofile": {"1", "3", "4"},
+		} {
+			for _, value := range given[:2] {
+				file := filepath.Join(b.Dir, name+value+".yaml")
+				if err := os.WriteFile(file, []byte("version: 1\nlimits: {"+name+": "+value+"}\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				for _, flags := range [][]string{{"--" + name, value}, {"--policy", file}} {
+					res := b.Run(t, harness.Run{Flags: flags, Argv: []string{"/bin/true"}})
+					if res.Code != 125 || !strings.Contains(string(res.Stderr), "limit --"+name+" ") || !strings.Contains(string(res.Stderr), "too small") ||
+						!strings.Contains(string(res.Stderr), "hint: --"+name+" "+given[2]+" is the least") {
+						t.Errorf("%v: want a refusal that names --%s and %s, got %v", flags, name, given[2], res)
+					}
+				}
+			}
+			if res := b.Run(t, harness.Run{Flags: []string{"--" + name, given[2]}, Argv: []string{"/bin/true"}}); res.Code != 0 {
+				t.Errorf("--%s %s: %v", name, given[2], res)
+			}
 		}
 	})
 }

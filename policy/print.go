@@ -42,6 +42,12 @@ func (p *Plan) WriteText(w io.Writer) error {
 	}
 	line("timeout", "%s, then %s until it is killed", duration(p.Limits.Timeout), p.Limits.Grace)
 	line("output", "%s", Size(p.Limits.Output))
+	line("memory", "%s", Size(p.Limits.Memory))
+	line("processes", "%s", countOf(p.Limits.Pids))
+	line("cpu time", "%s", duration(p.Limits.CPUTime))
+	if p.Limits.CPUs > 0 {
+		line("cpus", "%v", p.Limits.CPUs)
+	}
 	for _, layer := range p.Missing {
 		line("missing", "%s, accepted by --allow-missing", layer)
 	}

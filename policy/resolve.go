@@ -133,6 +133,34 @@ func (b *builder) checkPolicy() error {
 	if p.CPUTime%time.Second != 0 {
 		return &Error{Step: "limit", Object: "--cpu-time " + p.CPUTime.String(), Err: errors.New("CPU time is counted in whole seconds"), Hint: "--cpu-time 1s is the least"}
 	}
+	return p.checkLeast()
+}
+
+// The least that a command can be started with.
+const (
+	leastMemory = 1 * mib // its first pages, and what the kernel counts a few at a time
+	leastDisk   = 1 * mib // the files that every sandbox has of its own, such as /etc/passwd, with room to spare
+	leastNofile = 4       // stdin, stdout, stderr and the filter's notifications, whose place is then the command's
+)
+
+func (p *Policy) checkLeast() error {
+	for _, l := range []struct {
+		flag         string
+		value, least uint64
+		text, why    string
+	}{
+		{"--memory", p.Memory, leastMemory, Size(leastMemory), "the kernel needs more to start any command"},
+		{"--disk", p.Disk, leastDisk, Size(leastDisk), "the sandbox's own files need room, too"},
+		{"--nofile", p.Nofile, leastNofile, countOf(leastNofile), "a command has stdin, stdout and stderr, and gobox needs one more to start it"},
+	} {
+		if l.value > 0 && l.value < l.least {
+			value := Size(l.value)
+			if l.flag == "--nofile" {
+				value = countOf(l.value)
+			}
+			return &Error{Step: "limit", Object: l.flag + " " + value, Err: errors.New("too small: " + l.why), Hint: l.flag + " " + l.text + " is the least; 0 sets no limit"}
+		}
+	}
 	return nil
 }
 

@@ -87,7 +87,7 @@ func spawn(p *policy.Plan, mark []byte, stdio [3]int, tty, ruleset int, group me
 		copy(unsafe.Slice((*byte)(filter), n), p.Filter.BPF)
 		s.filter, s.filter_len = filter, C.ushort(n/8)
 	}
-	null, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
+	null, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, initFD+1)
 	if err != nil {
 		return -1, nil, failed(stageStdio, 4, err)
 	}

@@ -96,19 +96,6 @@ func once(to *string, kind string) *value {
 	}}
 }
 
-// leastDisk holds the files that every sandbox has of its own, such as /etc/passwd, with room to spare.
-const leastDisk = 1 << 20
-
-func disk(to *uint64, text string) *value {
-	return &value{kind: "SIZE", text: text, parse: parsed(to, func(s string) (uint64, error) {
-		n, err := policy.ParseSize(s)
-		if err == nil && n > 0 && n < leastDisk {
-			err = valueError{errors.New("is too small: the sandbox's own files need room, too"), "--disk 1MiB is the least; 0 sets no limit"}
-		}
-		return n, err
-	})}
-}
-
 // words is for flags that repeat.
 func words[T ~string](to *[]T, kind string) *value {
 	return &value{kind: kind, parse: func(s string) error {
@@ -211,7 +198,7 @@ func (f *runFlags) define(set *pflag.FlagSet) {
 	add(&value{kind: "N", parse: parsed(&p.CPUs, policy.ParseCPUs)}, "cpus", "CPU time per second, such as 0.5 or 2 (needs a cgroup)")
 	add(count(&p.Nofile, "1024"), "nofile", "open files of one process")
 	add(size(&p.Fsize, ""), "fsize", "size of one file (default: that of --disk)")
-	add(disk(&p.Disk, "512MiB"), "disk", "all scratch together")
+	add(size(&p.Disk, "512MiB"), "disk", "all scratch together")
 	add(size(&p.Output, "64MiB"), "output", "stdout and stderr together, other than of a terminal")
 	add(words(&p.AllowSyscall, "NAME"), "allow-syscall", "allow a system call")
 	add(words(&p.DenySyscall, "NAME"), "deny-syscall", "deny a system call")
