@@ -74,14 +74,23 @@ func OpenResultFile(path string, sync bool) (*ResultFile, error) {
 	}
 	fd, err := walk(parent, false)
 	if err != nil {
-		return nil, wrap(op, path, err)
+		return nil, resultError(op, path, err)
 	}
 	f := &ResultFile{dir: dir{fd, filepath.Clean(parent)}, name: name, fd: -1, sync: sync}
 	if err := f.prepare(path); err != nil {
 		f.Discard()
-		return nil, wrap(op, path, err)
+		return nil, resultError(op, path, err)
 	}
 	return f, nil
+}
+
+// resultError names the file that was asked for in place of the folder or hidden name that failed on the way.
+func resultError(op, path string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return failure(op, path, err)
+	}
+	return &Error{Op: op, Path: path, Err: e.Err, Reason: e.Reason}
 }
 
 func (f *ResultFile) prepare(path string) (err error) {
@@ -100,7 +109,7 @@ func (f *ResultFile) prepare(path string) (err error) {
 			return untrusted("open result file", path, fmt.Sprintf("a symbolic link of user %d", st.Uid))
 		}
 		if unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-			return untrusted("open result file", path, "a symbolic link")
+			return untrusted("open result file", path, "a symbolic link to a file, which could be led elsewhere meanwhile")
 		}
 		return f.openDirect(path)
 	default:
@@ -156,14 +165,18 @@ func (f *ResultFile) Write(r *Result) error { return f.WriteJSON(r.AppendJSON(ni
 // WriteJSON is Write with a result as it was written before, such as [Replay.JSON].
 func (f *ResultFile) WriteJSON(content []byte) error {
 	defer f.Discard()
+	const op = "write result file"
 	path := f.dir.path + "/" + f.name
 	if f.direct {
-		return failure("write", path, f.writeBounded(content))
+		return failure(op, path, f.writeBounded(content))
 	}
 	if f.temp != "" {
 		fd, temp := f.fd, f.temp
 		f.fd, f.temp = -1, ""
-		return f.dir.settle(fd, temp, f.name, path, content, f.sync)
+		if err := f.dir.settle(fd, temp, f.name, path, content, f.sync); err != nil {
+			return resultError(op, path, err)
+		}
+		return nil
 	}
 	err := writeAll(f.fd, content)
 	if err == nil {
@@ -178,7 +191,7 @@ func (f *ResultFile) WriteJSON(content []byte) error {
 	if err == nil && f.sync {
 		err = syncDir(f.dir.fd)
 	}
-	return failure("write", path, err)
+	return failure(op, path, err)
 }
 
 // link gives the nameless file its name, in place of what may have come there meanwhile.

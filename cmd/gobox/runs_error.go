@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 
 	"gobox/policy"
 	"gobox/record"
@@ -16,6 +17,13 @@ func recordError(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
+	return &policy.Error{Step: e.Op, Object: e.Path, Err: e.Err, Hint: recordHint(e)}
+}
+
+func recordHint(e *record.Error) string {
+	if strings.HasSuffix(e.Op, "result file") {
+		return "--result FILE names a file in a folder that is there and that you may write to, or a pipe that somebody reads"
+	}
 	hint := ""
 	switch e.Reason {
 	case record.Full:
@@ -26,8 +34,11 @@ func recordError(err error) error {
 		hint = "records need a folder of your own that nobody else can write to: chmod go-w DIR, or another one with --audit DIR"
 	case record.Removed:
 		hint = "gobox runs list shows what is there"
-		if e.Op == findState { // which is what list says, too
+		switch e.Op {
+		case findState: // which is what list says, too
 			hint = invalidHint(e.Op)
+		case "open state directory":
+			hint = "--audit DIR uses another folder"
 		}
 	case record.Exists:
 		hint = "each run needs an id of its own; without --run-id gobox makes one"
@@ -40,7 +51,7 @@ func recordError(err error) error {
 	case record.Invalid:
 		hint = invalidHint(e.Op)
 	}
-	return &policy.Error{Step: e.Op, Object: e.Path, Err: e.Err, Hint: hint}
+	return hint
 }
 
 // invalidHint tells what may stand in the place of a value, or of a file that was changed.

@@ -334,7 +334,7 @@ func (s *Support) detectV1(mounts []mount, paths map[string]string) {
 				break
 			}
 			l := lack{why: fmt.Sprintf("this user may not write %s: %v", strings.TrimPrefix(dir, s.host.prefix), err)}
-			l.hint = "run gobox as root: this host's cgroups are version 1, which are not given to ordinary users"
+			l.hint = "run gobox as root: this host's cgroups are version 1, and root's unless it gives one away (docs/limits.md has the commands)"
 			if err == unix.EROFS {
 				l = lack{"the cgroup file system is mounted read-only", "start the container with a writable /sys/fs/cgroup"}
 			}
