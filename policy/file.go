@@ -279,8 +279,8 @@ func readNamed(file string) (*Document, error) {
 	return d, nil
 }
 
-// isFile tells a policy's file from a built-in policy's name.
-func isFile(named string) bool {
+// IsFile tells a policy's file from a built-in policy's name.
+func IsFile(named string) bool {
 	return strings.Contains(named, "/") || strings.HasSuffix(named, ".yaml") || strings.HasSuffix(named, ".yml") || strings.HasSuffix(named, ".json")
 }
 
@@ -290,7 +290,7 @@ func LoadDocuments(named string) ([]*Document, error) {
 	for dir := ""; ; {
 		var d *Document
 		var err error
-		if isFile(named) {
+		if IsFile(named) {
 			if dir != "" && !filepath.IsAbs(named) {
 				named = filepath.Join(dir, named)
 			}
@@ -328,7 +328,7 @@ func LoadDocuments(named string) ([]*Document, error) {
 
 // DocumentFiles names the files of a policy and of what it extends, as far as they can be followed: the last may be one that cannot be read.
 func DocumentFiles(named string) (files []string) {
-	for dir := ""; isFile(named) && len(files) <= maxExtends; {
+	for dir := ""; IsFile(named) && len(files) <= maxExtends; {
 		if dir != "" && !filepath.IsAbs(named) {
 			named = filepath.Join(dir, named)
 		}

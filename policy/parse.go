@@ -12,7 +12,7 @@ var (
 	errEmpty    = errors.New("is empty")
 	errSize     = errors.New("is no size: a number of bytes, or one with k, M, G, T or KiB, MiB, GiB, TiB; 0 for none")
 	errTooLarge = errors.New("is too large")
-	errDuration = errors.New("is no duration: such as 30s, 1m30s, or a number of seconds; 0 for none")
+	errDuration = errors.New("is no duration: such as 30s, 1m30s, 7d, or a number of seconds; 0 for none")
 )
 
 // ParseSize reads a size in bytes: "65536", "64k", "64KiB". All multiples are binary. The decimal names,
@@ -88,7 +88,7 @@ func ParseCPUs(text string) (float64, error) {
 // time.Duration.
 const MaxDuration = 100 * 365 * 24 * time.Hour
 
-// ParseDuration reads a time: as time.ParseDuration does, or a bare number of seconds.
+// ParseDuration reads a time: as time.ParseDuration does, a bare number of seconds, or whole days such as 7d.
 func ParseDuration(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errEmpty
@@ -98,6 +98,13 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	if text[0] == '-' || text[0] == '+' {
 		return 0, errDuration
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok && days != "" && strings.Trim(days, "0123456789") == "" {
+		n, err := strconv.ParseUint(days, 10, 64)
+		if err != nil || n > uint64(MaxDuration/(24*time.Hour)) {
+			return 0, errTooLarge
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
 	}
 	d, err := time.ParseDuration(text)
 	switch {

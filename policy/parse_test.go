@@ -29,18 +29,18 @@ func TestParseSize(t *testing.T) {
 
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"0": 0, "30": 30 * time.Second, "1.5": 1500 * time.Millisecond, "30s": 30 * time.Second, "1m30s": 90 * time.Second, "876000h": MaxDuration, "00000000000000000001s": time.Second, "250ms": 250 * time.Millisecond, "0s": 0, "2h": 2 * time.Hour,
+		"0": 0, "30": 30 * time.Second, "1.5": 1500 * time.Millisecond, "30s": 30 * time.Second, "1m30s": 90 * time.Second, "876000h": MaxDuration, "00000000000000000001s": time.Second, "250ms": 250 * time.Millisecond, "0s": 0, "2h": 2 * time.Hour, "7d": 7 * 24 * time.Hour, "0d": 0, "36500d": MaxDuration,
 	} {
 		if got, err := ParseDuration(text); err != nil || got != want {
 			t.Errorf("ParseDuration(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "-1", "-0", "+1s", "s", "1d", "soon", "1 s", "1e9", ".", "NaN", "Inf", "99999999999x", "9s9", "99999999h soon"} {
+	for _, text := range []string{"", "-1", "-0", "+1s", "s", "d", "1.5d", "1d2h", "-1d", "soon", "1 s", "1e9", ".", "NaN", "Inf", "99999999999x", "9s9", "99999999h soon"} {
 		if got, err := ParseDuration(text); !errors.Is(err, errDuration) && !errors.Is(err, errEmpty) {
 			t.Errorf("ParseDuration(%q) = %v, %v, want no duration", text, got, err)
 		}
 	}
-	for _, text := range []string{"876001h", "2500000h", "2562047h", "9223372036", "10000000h", "99999999h", "99999999999999999999", "99999999999.5", "1h99999999999999999999ns"} {
+	for _, text := range []string{"876001h", "36501d", "99999999999999999999d", "2500000h", "2562047h", "9223372036", "10000000h", "99999999h", "99999999999999999999", "99999999999.5", "1h99999999999999999999ns"} {
 		if got, err := ParseDuration(text); !errors.Is(err, errTooLarge) {
 			t.Errorf("ParseDuration(%q) = %v, %v, want too large", text, got, err)
 		}

@@ -69,7 +69,7 @@ func (f *field) schema() map[string]any {
 	case fieldDecimal:
 		s = map[string]any{"anyOf": []any{map[string]any{"type": "number", "minimum": 0, "maximum": 1 << 16}, map[string]any{"type": "string", "pattern": `^[0-9.]+$`}}}
 	case fieldDuration:
-		s = map[string]any{"anyOf": []any{map[string]any{"type": "number", "minimum": 0}, map[string]any{"type": "string", "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^[0-9.]+$`}}}
+		s = map[string]any{"anyOf": []any{map[string]any{"type": "number", "minimum": 0}, map[string]any{"type": "string", "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^[0-9.]+$|^[0-9]+d$`}}}
 	case fieldBool:
 		s = map[string]any{"type": "boolean"}
 	}

@@ -49,7 +49,7 @@ func TestSchemaAgreesWithParser(t *testing.T) {
 		fieldSize:     {{`0`, `4096`, `"64k"`, `"512MiB"`, `"1G"`, `"7"`}, {`-1`, `1.5`, `"1MB "`, `"k"`, `"1X"`, `""`, `[]`, `null`}},
 		fieldCount:    {{`0`, `7`, `"7"`}, {`-1`, `1.5`, `"7k"`, `""`, `{}`, `null`}},
 		fieldDecimal:  {{`0`, `0.5`, `2`, `"1.5"`}, {`-1`, `"x"`, `""`, `[]`, `70000`}},
-		fieldDuration: {{`0`, `30`, `"30s"`, `"1m30s"`, `"2"`}, {`-1`, `"soon"`, `""`, `"-1s"`, `[]`}},
+		fieldDuration: {{`0`, `30`, `"30s"`, `"1m30s"`, `"2"`, `"7d"`}, {`-1`, `"1.5d"`, `"d"`, `"1d2h"`, `"soon"`, `""`, `"-1s"`, `[]`}},
 		fieldBool:     {{`true`, `false`}, {`"yes"`, `1`, `null`, `[]`}},
 	}
 	check := func(text string, want bool) {

@@ -28,11 +28,7 @@ func (f *runFlags) combine(set *pflag.FlagSet, stdinTerminal bool, host policy.H
 
 // hold holds the record's flags to the policy, and refuses a run whose policy's gate is closed.
 func (f *recordFlags) hold(p policy.Policy) error {
-	limits := record.Thresholds(p.Gate)
-	if p.AuditRequired && limits.MaxQuarantined == nil {
-		none := uint64(0)
-		limits.MaxQuarantined = &none
-	}
+	limits := thresholds(p)
 	f.durable = p.AuditRequired
 	// A gate counts what is on record.
 	f.required = p.AuditRequired || limits.Any()
@@ -61,6 +57,16 @@ func (f *recordFlags) hold(p policy.Policy) error {
 		}
 	}
 	return refusal
+}
+
+// thresholds is what the gate of a policy goes by: where a record is required, one quarantined environment closes it by default.
+func thresholds(p policy.Policy) record.Thresholds {
+	limits := record.Thresholds(p.Gate)
+	if p.AuditRequired && limits.MaxQuarantined == nil {
+		none := uint64(0)
+		limits.MaxQuarantined = &none
+	}
+	return limits
 }
 
 func gateHint(name, audit string) string {

@@ -97,15 +97,8 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// parseAge reads a duration, which here may be in days.
+// parseAge reads a time before now.
 func parseAge(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 32)
-		if err != nil || n > 100_000 {
-			return 0, errors.New("is no number of days")
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
 	age, err := policy.ParseDuration(text)
 	if err != nil {
 		err = errors.New("is no time: such as 30s, 12h, or 7d")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,8 @@ func (c *runs) gateCommand() *cobra.Command {
 		Use:   "gate",
 		Short: "Show whether runs may start, or open a closed gate",
 		Long: `Show the gates that closed, and where the figures stand. A gate closes when the runs of a policy exceed what its gate
-allows, and stays closed until --clear. The exit status is 1 when a gate is closed or a figure exceeds what a flag allows.`,
+allows, and stays closed until --clear. With --policy FILE, or one that is built in, the figures are held to what its gate and that of the
+host's ceiling allow, as for the next run. The exit status is 1 when a gate is closed, or a figure exceeds what a flag or the policy allows.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if g.clear && (g.policy != "" || g.limits != record.Thresholds{}) {
@@ -36,12 +38,15 @@ allows, and stays closed until --clear. The exit status is 1 when a gate is clos
 				}
 				return recordError(err)
 			}
+			if err := g.of(); err != nil {
+				return err
+			}
 			return c.with(cmd, func(s *record.Store, out io.Writer) error { return c.gate(s, out, g) })
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&g.clear, "clear", false, "open all gates; what happened until now counts no longer")
-	f.Var(word(&g.policy, "NAME", ""), "policy", "only count the runs of this policy")
+	f.Var(word(&g.policy, "NAME|FILE", ""), "policy", "only count the runs of this policy, and hold them to its gate")
 	f.Var(&value{kind: "D", parse: parsed(&g.limits.Window, parseAge)}, "window", "count the runs of the last D, such as 1h or 7d")
 	f.Var(&value{kind: "N", parse: optional(&g.limits.MaxEscapeAttempts, policy.ParseCount)}, "max-escape-attempts", "allow so many")
 	f.Var(&value{kind: "N", parse: optional(&g.limits.MaxLimitHits, policy.ParseCount)}, "max-limit-hits", "allow so many")
@@ -55,6 +60,30 @@ type gate struct {
 	clear  bool
 	policy string
 	limits record.Thresholds
+}
+
+// of takes what no flag says from the policy that --policy names. One that is no file and not built in is a name on record only.
+func (g *gate) of() error {
+	if !policy.IsFile(g.policy) && !slices.Contains(policy.BuiltinNames(), g.policy) {
+		return nil
+	}
+	c, err := policy.Combine(policy.Request{
+		Named: g.policy, Flags: policy.Default(), Changed: func(string) bool { return false },
+		NoWorkspaceFile: true, Ceiling: policy.CeilingFile, Host: policy.CurrentHost(),
+	})
+	if err != nil {
+		return err
+	}
+	t := thresholds(c.Policy)
+	g.policy = c.Policy.Name
+	g.limits = record.Thresholds{
+		Window:            cmp.Or(g.limits.Window, t.Window),
+		MaxEscapeAttempts: cmp.Or(g.limits.MaxEscapeAttempts, t.MaxEscapeAttempts),
+		MaxLimitHits:      cmp.Or(g.limits.MaxLimitHits, t.MaxLimitHits),
+		MaxTeardown:       cmp.Or(g.limits.MaxTeardown, t.MaxTeardown),
+		MaxQuarantined:    cmp.Or(g.limits.MaxQuarantined, t.MaxQuarantined),
+	}
+	return nil
 }
 
 func optional[T any](to **T, parse func(string) (T, error)) func(string) error {
