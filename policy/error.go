@@ -12,7 +12,7 @@ const (
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
 	ExitData          = 65  // EX_DATAERR of <sysexits.h>: the command ran, and its output is not what --strict-output asks for
-	ExitOutput        = 74  // EX_IOERR of <sysexits.h>: the command ran, and its output could not be passed on, or its input could not be read
+	ExitOutput        = 74  // EX_IOERR of <sysexits.h>: the command ran, and its output could not be passed on or kept, or its input could not be read
 	ExitLimit         = 137 // killed for a limit on what it may use: memory, disk or output
 )
 

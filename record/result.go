@@ -215,9 +215,10 @@ func (r *Result) ExitStatus() int {
 		return 125
 	}
 	if r.ExitCode != nil {
-		elsewhere := func(a Anomaly) bool { return a.Kind == SetAside || a.Kind == NotLookedAt || a.Kind == NotDelivered }
-		if *r.ExitCode == 0 && slices.ContainsFunc(r.Anomalies, elsewhere) {
-			return 74 // EX_IOERR of <sysexits.h>: not all that the command wrote is where it put it
+		// OutputLost is not among them: who asks again is given all of it.
+		lost := func(a Anomaly) bool { return slices.Contains([]string{SetAside, NotLookedAt, NotDelivered, ChangesLost, ChangesRefused, InputCut}, a.Kind) }
+		if *r.ExitCode == 0 && slices.ContainsFunc(r.Anomalies, lost) {
+			return 74 // EX_IOERR of <sysexits.h>: not all that the command wrote is where it put it, or not all was there to be read
 		}
 		return *r.ExitCode
 	}

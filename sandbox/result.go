@@ -88,7 +88,7 @@ func (r Result) Status() int {
 	}
 	switch r.Outcome {
 	case Exited:
-		if (r.OutputError != nil || r.InputError != nil || r.AsideError != nil || len(r.Aside) > 0 || r.DeliverError != nil) && r.ExitCode == 0 {
+		if (r.OutputError != nil || r.InputError != nil || r.ChangesError != nil || r.AsideError != nil || len(r.Aside) > 0 || r.DeliverError != nil) && r.ExitCode == 0 {
 			return policy.ExitOutput
 		}
 	case TimedOut, CPUTime:

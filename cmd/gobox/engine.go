@@ -78,7 +78,11 @@ func runPlan(say messages, waiting *sandbox.Sandbox, name string, plan *policy.P
 	tellChanges(say, r, result)
 	tellAside(say, plan, result)
 	tellDelivered(say, plan, result)
-	return output.explain(say, r.written, result.Status())
+	status := result.Status()
+	if status == 0 && r.set != nil && r.set.Refused != "" {
+		status = policy.ExitOutput
+	}
+	return output.explain(say, r.written, status)
 }
 
 // closeStdout lets the reader of a pipe see its end as soon as the command has closed it, and not only when gobox ends. Stderr

@@ -27,8 +27,8 @@ variables and builtins, gobox run -- sh -c 'LINE'.
 
 The exit status is the command's own, 128+n when signal n ended it, 124 when its time was over, 137 when
 it exceeded a limit on memory, disk or output, 125 when gobox failed or refused and the command never ran, 126
-and 127 when it could not be executed or found, 74 when its output could not be passed on, 65 when it is not
-what --strict-output asks for.`,
+and 127 when it could not be executed or found, 74 when its output could not be passed on or kept,
+65 when it is not what --strict-output asks for.`,
 		Example: `  gobox run -- python script.py
   gobox run --workspace-mode rw --timeout 5m -- make test
   gobox run --ro ~/data:/data --tmpfs /scratch:1G -- ./analyse /data
