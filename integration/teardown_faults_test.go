@@ -14,11 +14,12 @@ import (
 	"gobox/record"
 )
 
-// TestKilledRunsAreSweptUp ends gobox at 200 random moments: gc finds what was left, and no
+// TestKilledRunsAreSweptUp ends gobox at many random moments: gc finds what was left, and no
 // result was ever half there.
 func TestKilledRunsAreSweptUp(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
-		const n, atOnce = 200, 4
+		const atOnce = 4
+		n := many()
 		audit := filepath.Join(b.Dir, "audit")
 		b.Mkdir(t, audit)
 		b.Mkdir(t, filepath.Join(b.Dir, "results"))

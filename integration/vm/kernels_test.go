@@ -29,7 +29,8 @@ func rows() (run, skipRoot, skipUser string) {
 	}
 	run = "^Test([A-Z][0-9][0-9]|Wall)"
 	if long() {
-		return run, "^$", "^$"
+		// And what cgroup version 2 makes of many runs at once, ended or killed.
+		return run + "|^Test(ManyRuns|KilledRuns)", "^$", "^$"
 	}
 	skip := "^Test(" + strings.Join(costly, "|") + ")"
 	// The identity is the second or the third part of a name.
