@@ -29,6 +29,16 @@ func eat(a []string) int {
 	}
 }
 
+// reserve BYTES asks for memory of its own and uses none of it.
+func reserve(a []string) int {
+	m, err := unix.Mmap(-1, 0, int(number(a[0])), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return refusal(err)
+	}
+	fmt.Println("had", len(m))
+	return 0
+}
+
 func refusal(err error) int {
 	fmt.Println("refused", errnoName(err))
 	return 3
@@ -62,6 +72,12 @@ func eater(kind string, size int) (func(int) error, error) {
 			}
 			return touch(m)(0)
 		}, nil
+	case "anon-whole":
+		m, err := unix.Mmap(-1, 0, size, rw, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			return nil, err
+		}
+		return touch(m), nil
 	case "shared":
 		m, err := unix.Mmap(-1, 0, size, rw, unix.MAP_SHARED|unix.MAP_ANON)
 		if err != nil {

@@ -58,6 +58,8 @@ func raw(name string, a []string) int {
 		return launch(a)
 	case "flying":
 		return flying(int(number(a[0])), a[1])
+	case "reserve":
+		return reserve(a)
 	case "eat":
 		return eat(a)
 	case "eat-together":
