@@ -197,3 +197,14 @@ func TestK21WhatWorkloadsNeed(t *testing.T) {
 		}
 	})
 }
+
+func TestK23EveryThreadSharesItsDescriptors(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		tries, plain := attempt.OwnTables(), systry("close_range 2 1 4")
+		b.OutsideAlone(t, tries...).Refused(t, []string{"EINVAL"}, tries...)
+		rep := b.Inside(t, nil, append(tries, plain, "threads 20", "run /bin/true")...)
+		rep.Refused(t, barred, tries...)
+		rep.Refused(t, []string{"EINVAL"}, plain)
+		rep.Allowed(t, "threads 20", "run /bin/true")
+	})
+}

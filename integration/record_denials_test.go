@@ -43,6 +43,7 @@ func TestDenialsCounted(t *testing.T) {
 
 			{[]string{"io_uring_setup 0 bad", "io_uring_enter -1 0 0 0 bad", "io_uring_register -1 0 bad 0"}, false, ""},
 			{[]string{"clone3 bad 0"}, false, ""},
+			{[]string{"clone 0x10000", "close_range 2 1 2"}, false, ""},
 			{[]string{"syscall " + itoa(unix.SYS_RSEQ) + " bad 0 0 0"}, false, ""},
 			{[]string{"perf_event_open bad 0 0 0 0"}, false, ""},
 			{[]string{"ioctl 0 0x40049409 -1"}, false, ""}, // FICLONE, of cp

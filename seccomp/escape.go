@@ -11,8 +11,10 @@ func (r Refusal) Escape() bool {
 	case unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG,
 		unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_MOUNT_SETATTR:
 		return true // another view of the file system
-	case unix.SYS_SETNS, unix.SYS_UNSHARE, unix.SYS_CLONE:
-		return true // other namespaces: clone is refused for those alone
+	case unix.SYS_SETNS, unix.SYS_UNSHARE:
+		return true // other namespaces
+	case unix.SYS_CLONE:
+		return arg(0)&cloneNamespaces != 0
 	case unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP:
 		return true // other processes
 	case unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT, unix.SYS_QUOTACTL, unix.SYS_ACCT:

@@ -142,6 +142,8 @@ func (r Refusal) Detail() string {
 		return fmt.Sprintf("family %d, type %d, protocol %d", arg(0), arg(1)&0xf, arg(2))
 	case unix.SYS_CLONE, unix.SYS_UNSHARE:
 		return fmt.Sprintf("flags %#x", arg(0))
+	case unix.SYS_CLOSE_RANGE:
+		return fmt.Sprintf("flags %#x", arg(2))
 	case unix.SYS_IOCTL:
 		return fmt.Sprintf("command %#x", arg(1))
 	case unix.SYS_PRCTL:

@@ -65,8 +65,16 @@ const (
 // filtered lists the calls that are good or bad by their arguments. Every one of these arguments is 32 bits wide or
 // narrower to the kernel, so every comparison masks.
 var filtered = [...]argTable{
+	// A thread with a descriptor table of its own would hide what it holds from init's watch, and from everyone who looks at
+	// /proc/PID/fd, which is that of the first thread. No thread library makes one.
 	{name: "clone", rest: denyEPERM, cases: []argCase{
-		{0, "threads and processes in the namespaces there are", []Cond{{0, MaskedEqual, cloneNamespaces, 0}}},
+		{0, "processes in the namespaces there are", []Cond{{0, MaskedEqual, cloneNamespaces | unix.CLONE_THREAD, 0}}},
+		{0, "threads that share their descriptors", []Cond{{0, MaskedEqual, cloneNamespaces | unix.CLONE_FILES, unix.CLONE_FILES}}},
+	}},
+	// The same for a thread that there is already. Who asks for it knows kernels without close_range, whose first had this flag.
+	{name: "close_range", rest: Allow, cases: []argCase{
+		{errnoAction | tableAction(unix.ENOSYS), "a descriptor table of the thread's own",
+			[]Cond{{2, MaskedEqual, unix.CLOSE_RANGE_UNSHARE, unix.CLOSE_RANGE_UNSHARE}}},
 	}},
 	{name: "socket", rest: denyEPERM, cases: []argCase{
 		{0, "local stream", []Cond{{0, MaskedEqual, low32, unix.AF_UNIX}, {1, MaskedEqual, sockType, unix.SOCK_STREAM}, {2, MaskedEqual, low32, 0}}},

@@ -67,6 +67,8 @@ func (s *scene) kernelRows() []row {
 			}
 			return ""
 		})}},
+		{id: "K23", title: "no thread with a descriptor table of its own", tries: append(raw(barred(), attempt.OwnTables()...),
+			raw([]string{"EINVAL"}, attempt.Syscall("close_range 2 1 4"))...)},
 		{id: "N18", title: "no netlink but for reading addresses", tries: raw(noSocket(), attempt.Syscall("socket 16 3 6"), attempt.Syscall("socket 16 3 9"),
 			attempt.Syscall("socket 16 3 12"), attempt.Syscall("socket 16 3 15"), attempt.Syscall("socket 16 3 16"))},
 		{id: "N20", title: "no vsock", tries: raw(noSocket(), attempt.Syscall("socket 40 1 0"), attempt.Syscall("socket 40 2 0"), attempt.Syscall("socket 40 5 0"))},

@@ -25,7 +25,7 @@ func sections() []struct {
 	return []struct {
 		letter string
 		rows   int
-	}{{"F", 42}, {"P", 20}, {"K", 22}, {"N", 20}, {"R", 16}, {"E", 10}, {"A", 10}}
+	}{{"F", 42}, {"P", 20}, {"K", 23}, {"N", 20}, {"R", 16}, {"E", 10}, {"A", 10}}
 }
 
 // allTests finds every test function of the module, and for each id of the catalogue those whose names begin with it.
