@@ -216,7 +216,9 @@ func (r *Result) ExitStatus() int {
 	}
 	if r.ExitCode != nil {
 		// OutputLost is not among them: who asks again is given all of it.
-		lost := func(a Anomaly) bool { return slices.Contains([]string{SetAside, NotLookedAt, NotDelivered, ChangesLost, ChangesRefused, InputCut}, a.Kind) }
+		lost := func(a Anomaly) bool {
+			return slices.Contains([]string{SetAside, NotLookedAt, NotDelivered, ChangesLost, ChangesRefused, InputCut}, a.Kind)
+		}
 		if *r.ExitCode == 0 && slices.ContainsFunc(r.Anomalies, lost) {
 			return 74 // EX_IOERR of <sysexits.h>: not all that the command wrote is where it put it, or not all was there to be read
 		}
