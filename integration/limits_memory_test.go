@@ -129,6 +129,54 @@ func TestR03R04Bounded(t *testing.T) {
 	})
 }
 
+// TestR04Terminals: what is written to terminals is in no account, so there are few of them, and enough.
+func TestR04Terminals(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		rep := b.Inside(t, nil, "ptys 64")
+		rep.Allowed(t, "ptys 64")
+		rep = b.Inside(t, nil, "ptys 65")
+		rep.Refused(t, []string{"ENOSPC"}, "ptys 65")
+		if o := rep.Of(t, "ptys 65"); o.Detail != "after 64" {
+			t.Errorf("%+v", o)
+		}
+		if _, err := os.Stat("/usr/bin/python3"); err != nil {
+			t.Skip("this host has no python3")
+		}
+		// Given back, one can be had again.
+		const many = `
+import os, pty
+for _ in range(20):
+    pairs = [pty.openpty() for _ in range(10)]
+    for m, s in pairs:
+        os.write(s, b"a word")
+        assert os.read(m, 100) == b"a word" and os.isatty(s)
+        os.close(m), os.close(s)
+pty.spawn(["/bin/sh", "-c", "test -t 0 && echo on a terminal"])
+`
+		res := b.Run(t, harness.Run{Argv: []string{"/usr/bin/python3", "-c", many}})
+		if res.Code != 0 || !strings.Contains(string(res.Stdout), "on a terminal") {
+			t.Errorf("%v", res)
+		}
+	})
+}
+
+// TestR04Watchers: the same for instances of inotify, whose events are in a cgroup's account only.
+func TestR04Watchers(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		rep := b.Inside(t, nil, "inotifies 33")
+		rep.Refused(t, []string{"EMFILE"}, "inotifies 33")
+		// Fewer than 32 where those of the caller are used up by other runs.
+		if o := rep.Of(t, "inotifies 33"); o.Ret > 32 {
+			t.Errorf("%+v", o)
+		}
+		rep = b.Inside(t, nil, "watch /tmp")
+		rep.Allowed(t, "watch /tmp")
+		if o := rep.Of(t, "watch /tmp"); o.Detail != "watched" {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
 // TestR07Descriptors: no more than --nofile, and the limit cannot be raised.
 func TestR07Descriptors(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {

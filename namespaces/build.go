@@ -133,7 +133,7 @@ func (b *builder) step(i int, s *Step) error {
 		}
 		return b.mountOnDir(m, s.Target)
 	case OpDevpts:
-		m, err := newMount("devpts", s.Attr, param{"ptmxmode", "0666"}, param{"mode", "0620"})
+		m, err := newMount("devpts", s.Attr, param{"ptmxmode", "0666"}, param{"mode", "0620"}, param{"max", maxTerminals})
 		if err != nil {
 			return err
 		}
@@ -146,6 +146,10 @@ func (b *builder) step(i int, s *Step) error {
 	}
 	return fmt.Errorf("unknown operation %q", s.Op)
 }
+
+// maxTerminals is how many terminals there may be in a sandbox at a time (Documentation/filesystems/devpts.rst), init's own
+// included. What the kernel holds for one, 70 KiB and more, is in no account, not even a cgroup's.
+const maxTerminals = "64"
 
 // bind mounts a host path. What the caller, as root, made outside comes ready with its attributes.
 func (b *builder) bind(i int, s *Step) error {

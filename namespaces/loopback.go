@@ -29,7 +29,8 @@ func LoopbackUp() error {
 //
 // user: limits below the current user namespace (namespaces(7), inotify(7)). Nested user
 // namespaces cannot be had even with the system call filter off; and inotify instances, of which a user has
-// few, are the caller's too.
+// few, are the caller's too. Events that nobody reads are in no account but a cgroup's: up to fs.inotify.max_queued_events
+// for each instance, some 10 MiB with the kernel's 16384.
 //
 // net: the ports below 1024 of the command's own network are for it, which has no capability that they are kept for (ip(7)).
 // Only where that network is its own: init as root would change the host's, whose file belongs to root.
@@ -39,7 +40,7 @@ var settings = [...]struct {
 	network     bool
 }{
 	{"user/max_user_namespaces", "0", false, false},
-	{"user/max_inotify_instances", "64", true, false},
+	{"user/max_inotify_instances", "32", true, false},
 	{"user/max_inotify_watches", "65536", true, false},
 	{"net/ipv4/ip_unprivileged_port_start", "0", true, true},
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -31,6 +33,10 @@ func limitAttempt(name string) attempt.Func {
 		return gather(func() (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) })
 	case "inotifies":
 		return gather(func() (int, error) { return unix.InotifyInit1(unix.IN_CLOEXEC) })
+	case "watch":
+		return watch
+	case "ptys":
+		return gather(func() (int, error) { return unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0) })
 	case "timers":
 		return timers
 	case "opens":
@@ -99,6 +105,27 @@ func gather(open func() (int, error)) attempt.Func {
 		}
 		return int64(number(a[0])), "", nil
 	}
+}
+
+// watch DIR: makes a file there and waits for inotify's word of it; detail is the name
+func watch(a []string) (int64, string, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return -1, "", err
+	}
+	defer unix.Close(fd)
+	if _, err = unix.InotifyAddWatch(fd, a[0], unix.IN_CREATE); err != nil {
+		return -1, "", err
+	}
+	if err = os.WriteFile(filepath.Join(a[0], "watched"), nil, 0o600); err != nil {
+		return -1, "", err
+	}
+	buf := make([]byte, 4096)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return -1, "", err
+	}
+	return int64(n), string(bytes.TrimRight(buf[unix.SizeofInotifyEvent:n], "\x00")), nil
 }
 
 // pipes N: filled, and as large as each may be made; detail is what all hold
