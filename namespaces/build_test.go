@@ -22,6 +22,7 @@ type order struct {
 	Tree Tree
 	ID   Identity
 	Look []string // paths to read, list or write to; see look
+	Host string   // a folder that is mounted on itself, shared with others, with a tmpfs on its "below"; empty for none
 
 	Network *Network // instead of a tree: its gateway is made and looked at
 	Shared  bool     // as where the kernel has no veth
@@ -57,6 +58,9 @@ func child() {
 		a.Err = err.Error()
 	}
 	unix.Umask(0)
+	if o.Host != "" {
+		mountBelow(o.Host)
+	}
 	if o.Network != nil {
 		lookAtGateway(&a, o)
 	} else if _, err := Build(o.Tree, o.ID, nil); err != nil {
@@ -78,7 +82,20 @@ func child() {
 	}
 }
 
-// look does "read PATH", "list PATH", "write PATH" or "mode PATH" and says what came of it.
+// mountBelow makes dir a mount that passes on what is mounted below it, and mounts a tmpfs there.
+func mountBelow(dir string) {
+	for _, err := range []error{
+		unix.Mount(dir, dir, "", unix.MS_BIND, ""),
+		unix.Mount("", dir, "", unix.MS_SHARED, ""),
+		unix.Mount("none", dir+"/below", "tmpfs", 0, ""),
+	} {
+		if err != nil {
+			panic(err)
+		}
+	}
+}
+
+// look does "read PATH", "list PATH", "write PATH", "mode PATH" or "flags PATH" and says what came of it.
 func look(what string) string {
 	verb, p, _ := strings.Cut(what, " ")
 	switch verb {
@@ -106,6 +123,21 @@ func look(what string) string {
 			return errName(err)
 		}
 		return fi.Mode().String()
+	case "flags":
+		var fs unix.Statfs_t
+		if err := unix.Statfs(p, &fs); err != nil {
+			return errName(err)
+		}
+		var flags []string
+		for _, f := range []struct {
+			bit  int64
+			name string
+		}{{unix.ST_RDONLY, "ro"}, {unix.ST_NOSUID, "nosuid"}, {unix.ST_NODEV, "nodev"}, {unix.ST_NOEXEC, "noexec"}} {
+			if int64(fs.Flags)&f.bit != 0 {
+				flags = append(flags, f.name)
+			}
+		}
+		return strings.Join(flags, ",")
 	}
 	return "unknown verb"
 }
@@ -252,6 +284,43 @@ func TestBuild(t *testing.T) {
 	}
 	if b, err := os.ReadFile(host + "/file"); err != nil || string(b) != "of the host" {
 		t.Errorf("the host's file is now %q, %v", b, err)
+	}
+}
+
+// What is mounted below a folder comes along with all attributes of the folder's own mount, and nothing that the host mounts
+// there later does.
+func TestBuildMountsBelow(t *testing.T) {
+	host := hostDir(t)
+	if err := os.Mkdir(host+"/below", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a := inChild(t, order{
+		Host: host,
+		Tree: Tree{Root: Root{Size: 1 << 20, Inodes: 200}, Steps: []Step{
+			{Op: OpBind, Source: host, Target: "/data", Attr: ReadOnly | NoSuid | NoDev | NoExec},
+			{Op: OpBind, Source: host, Target: "/open", Attr: NoSuid | NoDev},
+			{Op: OpProc, Target: "/proc", Attr: ReadOnly | NoSuid | NoDev | NoExec},
+			{Op: OpPivot, Target: "/"},
+		}},
+		Look: []string{"write /data/below/new", "flags /data/below", "write /open/below/new", "flags /open/below", "list /data/below", "read /proc/self/mountinfo"},
+	})
+	if a.Index != -2 {
+		t.Fatalf("step %d: %s", a.Index, a.Err)
+	}
+	for look, want := range map[string]string{
+		"write /data/below/new": "EROFS",
+		"flags /data/below":     "ro,nosuid,nodev,noexec",
+		"write /open/below/new": "ok",
+		"flags /open/below":     "nosuid,nodev",
+		"list /data/below":      "new",
+	} {
+		if got := a.Seen[look]; got != want {
+			t.Errorf("%s: got %q, want %q", look, got, want)
+		}
+	}
+	mounts := a.Seen["read /proc/self/mountinfo"]
+	if !strings.Contains(mounts, " /data/below ") || strings.Contains(mounts, " shared:") || strings.Contains(mounts, " master:") {
+		t.Errorf("a mount of the host's reaches the copies, or is not there:\n%s", mounts)
 	}
 }
 
