@@ -103,7 +103,7 @@ func TestBreakoutImageLinks(t *testing.T) {
 func TestBreakoutSmallLeaks(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
 		var tries []string
-		for _, file := range []string{"sys/kernel/random/boot_id", "softirqs", "diskstats", "interrupts", "bus/input/devices", "bus/pci/devices", "fs/jbd2", "irq/1/spurious", "keys", "timer_list"} {
+		for _, file := range []string{"cmdline", "sys/kernel/random/boot_id", "softirqs", "diskstats", "interrupts", "bus/input/devices", "bus/pci/devices", "fs/jbd2", "irq/1/spurious", "keys", "timer_list"} {
 			if _, err := os.Stat("/proc/" + file); err == nil {
 				tries = append(tries, "open r /proc/"+file)
 			}

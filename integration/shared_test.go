@@ -221,6 +221,16 @@ func TestF13CgroupFiles(t *testing.T) {
 		rep := b.Inside(t, nil, append(tries, mount, "cat /proc/self/cgroup")...)
 		rep.Refused(t, frozen, tries...)
 		rep.Refused(t, barred, mount)
+		// Nor is told where in the host's tree of groups the command is: the root of its namespace is its own.
+		groups := rep.Of(t, "cat /proc/self/cgroup").Detail
+		for line := range strings.Lines(groups) {
+			if parts := strings.SplitN(line, ":", 3); len(parts) != 3 || parts[2] != "/\n" {
+				t.Errorf("the command is in the group %q", line)
+			}
+		}
+		if groups == "" {
+			t.Error("/proc/self/cgroup is empty")
+		}
 		// The mount tree alone keeps them away: CVE-2022-0492 needs a cgroup file system of version 1.
 		weakened(t, b, []string{"seccomp", "landlock"}, nil, tries...).Refused(t, frozen, tries...)
 	})

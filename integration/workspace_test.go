@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -153,6 +155,43 @@ func TestCommandIsNotRootOnTheHost(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		b.NoSurvivors(t)
+	})
+}
+
+// TestF01GroupsOfTheCaller: root's supplementary groups, as disk or docker, would open to the command what its own user may not
+// read. An ordinary user cannot have groups given up in a user namespace, and the command keeps them.
+func TestF01GroupsOfTheCaller(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to be in a group")
+	}
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		const group = 54321
+		secret := b.File(t, filepath.Join(b.Dir, "given/secret"), "x")
+		if err := errors.Join(os.Chown(secret, 4321, group), os.Chmod(secret, 0o640)); err != nil {
+			t.Fatal(err)
+		}
+		try := "open r " + secret
+		attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: harness.NobodyUID, Gid: harness.NobodyUID, Groups: []uint32{group}}}
+		control := exec.Command(b.Probe, strings.Fields(try)...)
+		control.SysProcAttr = attr
+		out, err := control.CombinedOutput()
+		if err != nil {
+			t.Fatalf("control: %v: %s", err, out)
+		}
+		harness.Parse(t, out).Allowed(t, try)
+
+		flags := []string{"--ro", filepath.Dir(secret)}
+		rep := b.InsideRun(t, harness.Run{Flags: flags, Groups: []uint32{group}}, try, "cat /proc/self/status")
+		if b.UID != 0 {
+			rep.Allowed(t, try) // as docs/threat-model.md says
+			return
+		}
+		rep.Refused(t, []string{"EACCES"}, try)
+		for line := range strings.Lines(rep.Of(t, "cat /proc/self/status").Detail) {
+			if rest, ok := strings.CutPrefix(line, "Groups:"); ok && strings.TrimSpace(rest) != "" {
+				t.Errorf("the command has the groups %s", rest)
+			}
+		}
 	})
 }
 

@@ -183,6 +183,7 @@ type Run struct {
 	Files   []*os.File // fd 3 and on
 	Stdout  *os.File   // instead of being captured
 	Attr    *syscall.SysProcAttr
+	Groups  []uint32      // supplementary ones, where the tests run as root; default: none
 	Timeout time.Duration // the test fails when it takes longer; default 40 s
 	NoGrant bool          // without --rox of the probe's directory
 }
@@ -232,6 +233,9 @@ func (b *Box) Command(ctx context.Context, r Run) *exec.Cmd {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	b.become(cmd.SysProcAttr)
+	if cmd.SysProcAttr.Credential != nil && r.Groups != nil {
+		cmd.SysProcAttr.Credential.Groups = r.Groups
+	}
 	return cmd
 }
 
