@@ -37,6 +37,12 @@ const (
 	leastFullLine = 60 // base64(1) and xxd(1) fold at 76 and 60 columns, PEM at 64
 )
 
+// The kinds of runs.
+const (
+	kindHex    = "hex"
+	kindBase64 = "base64"
+)
+
 // Scan reads r to its end and gives the places that look like secrets: private keys, tokens with a known prefix, and long
 // runs of base64 or hexadecimal. It is made for finding what was printed by mistake; who wants to hide a secret from it can. It
 // stops when ctx is over.
@@ -45,6 +51,7 @@ func Scan(ctx context.Context, r io.Reader, object string) ([]Finding, error) {
 	buf := make([]byte, 64<<10)
 	for held := 0; ; {
 		if err := ctx.Err(); err != nil {
+			s.release(false)
 			return s.found, err
 		}
 		n, err := r.Read(buf[held:])
@@ -73,8 +80,9 @@ type scanner struct {
 	token *rule  // whose end has not come
 	begin uint64 // where it began
 
-	key      int    // index in found of a private key whose end has not come, or -1
-	keyBegin uint64 // where it began
+	key      int       // index in found of a private key whose end has not come, or -1
+	keyBegin uint64    // where it began
+	held     []Finding // those behind it, of which maxBlock has few: its end may come and they be a part of it
 
 	run run
 }
@@ -123,6 +131,7 @@ func (s *scanner) scan(text []byte, end bool) int {
 			s.endToken()
 		}
 		s.run.end(s)
+		s.release(false)
 	}
 	return i
 }
@@ -146,6 +155,7 @@ func (s *scanner) match(list []*rule, text []byte) int {
 			continue
 		}
 		if s.run.end(s); r.kind == "private_key" && r.more != nil {
+			s.release(false)
 			s.add(r.kind, s.at, uint64(n))
 			if s.key = len(s.found) - 1; s.found[s.key].Kind == "more" {
 				s.key = -1
@@ -186,7 +196,7 @@ func (s *scanner) endToken() {
 func (s *scanner) endKey(text []byte) {
 	const mark, dashes = "-----END ", "-----"
 	if s.at-s.keyBegin > maxBlock {
-		s.key = -1
+		s.release(false)
 		return
 	}
 	if len(text) < len(mark) || string(text[:len(mark)]) != mark {
@@ -198,23 +208,46 @@ func (s *scanner) endKey(text []byte) {
 			s.run.end(s)
 			f := &s.found[s.key]
 			f.Length = s.at + uint64(len(mark)+i+len(dashes)) - f.Offset
-			s.key = -1
+			s.release(true)
 			return
 		}
 	}
 }
 
-func (s *scanner) add(kind string, at, length uint64) {
-	if len(s.found) < MaxFindings {
-		s.found = append(s.found, Finding{kind, s.object, at, length})
-		return
+// release gives what was held behind the first line of a private key. Where its end has come, runs in between were its body;
+// else they are something else, or the body of one that is cut off.
+func (s *scanner) release(whole bool) {
+	s.key = -1
+	for _, f := range s.held {
+		if !whole || f.Kind != kindBase64 && f.Kind != kindHex {
+			s.put(f)
+		}
 	}
-	if len(s.found) == MaxFindings {
-		s.found = append(s.found, Finding{"more", s.object, at, length})
+	s.held = s.held[:0]
+}
+
+func (s *scanner) add(kind string, at, length uint64) {
+	f := Finding{kind, s.object, at, length}
+	if s.key >= 0 {
+		if s.at-s.keyBegin <= maxBlock {
+			s.held = append(s.held, f)
+			return
+		}
+		s.release(false)
+	}
+	s.put(f)
+}
+
+func (s *scanner) put(f Finding) {
+	if len(s.found) <= MaxFindings {
+		if len(s.found) == MaxFindings {
+			f.Kind = "more"
+		}
+		s.found = append(s.found, f)
 		return
 	}
 	more := &s.found[MaxFindings]
-	more.Length = max(more.Length, at+length-more.Offset)
+	more.Length = max(more.Length, f.Offset+f.Length-more.Offset)
 }
 
 // run is a stretch of base64 or hexadecimal, over the ends of full lines too.
@@ -264,17 +297,13 @@ func (r *run) take(s *scanner, b byte) {
 func (r *run) end(s *scanner) {
 	was := *r
 	*r = run{}
-	// In a private key there is nothing else to find.
-	if s.key >= 0 && s.at-s.keyBegin <= maxBlock {
-		return
-	}
 	length := was.length - was.tail
 	begin := s.at - was.length
 	switch distinct := bits.OnesCount64(was.seen); {
 	case was.hex && was.chars >= leastHex && distinct >= distinctHex:
-		s.add("hex", begin, length)
+		s.add(kindHex, begin, length)
 	case !was.hex && was.chars >= leastBase64 && distinct >= distinct64 && was.seen&upperDigits != 0 && was.seen&lowerDigits != 0:
-		s.add("base64", begin, length)
+		s.add(kindBase64, begin, length)
 	}
 }
 

@@ -160,6 +160,51 @@ func TestScanBounds(t *testing.T) {
 	}
 }
 
+// TestScanUnfinishedKey: the first line of a private key hides nothing behind it unless its last line comes.
+func TestScanUnfinishedKey(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	first, last := "-----BEGIN "+"RSA PRIVATE KEY-----", "-----END "+"RSA PRIVATE KEY-----"
+	long, digits := base64.StdEncoding.EncodeToString(random(r, 400)), hex.EncodeToString(random(r, 100))
+	body := fold(base64.StdEncoding.EncodeToString(random(r, 1200)), 64, "\n")
+	token := "ghp_" + drawn(r, classOf("az"), 36)
+	type part struct{ kind, text string } // of no kind: no finding
+	for name, parts := range map[string][]part{
+		"a run":              {{"private_key", first}, {"", "\nhello\n"}, {"base64", long}},
+		"a run and more":     {{"private_key", first}, {"", "\nhello\n"}, {"base64", long}, {"", "\n"}, {"hex", digits}, {"", " bye\n"}},
+		"cut off":            {{"private_key", first}, {"", "\n"}, {"base64", body}},
+		"in a row":           {{"private_key", first}, {"", "\nx\n"}, {"base64", long}, {"", " "}, {"github_token", token}, {"", "\n"}, {"hex", digits}, {"", "."}},
+		"then a whole one":   {{"private_key", first}, {"", "\n"}, {"hex", digits}, {"", "\n"}, {"private_key", first + "\n" + body + "\n" + last}, {"", "\n"}, {"base64", long}},
+		"the end comes late": {{"private_key", first}, {"", "\n"}, {"hex", digits}, {"", strings.Repeat(" x", maxBlock/2)}, {"", "\n" + last}},
+		"many chunks later":  {{"private_key", first}, {"", "\n"}, {"hex", digits}, {"", strings.Repeat(" x", 10*maxBlock) + " "}, {"base64", long}},
+		"whole":              {{"private_key", first + "\nx: y\n\n" + long + "\n" + digits + "\n" + last}, {"", "\n"}},
+		"whole, one long":    {{"private_key", first + "\n" + strings.Repeat("x\n", maxBlock/2-200) + digits + "\n" + last}, {"", "\n"}},
+	} {
+		// The beginning lies at every side of a chunk's border.
+		for _, before := range []int{0, 64<<10 - lookahead - 20, 64<<10 - 300, 64<<10 - 5} {
+			text := strings.Repeat(" ", before)
+			var want []Finding
+			for _, p := range parts {
+				if p.kind != "" {
+					want = append(want, Finding{p.kind, "stdout", uint64(len(text)), uint64(len(p.text))})
+				}
+				text += p.text
+			}
+			if got := scan(t, text); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s after %d bytes: got %v, want %v", name, before, got, want)
+			}
+			if parts, err := Scan(context.Background(), &pieces{[]byte(text), 7}, "stdout"); err != nil || !reflect.DeepEqual(parts, want) {
+				t.Errorf("%s after %d bytes, in pieces: got %v, want %v, %v", name, before, parts, want, err)
+			}
+		}
+	}
+	// What is left out is where it was, with those that had to wait.
+	text := strings.Repeat(token+" ", MaxFindings-1) + first + "\n" + digits + "\n" + long
+	got := scan(t, text)
+	if more := got[len(got)-1]; len(got) != MaxFindings+1 || more.Kind != "more" || more.Offset != uint64(len(text)-len(long)-1-len(digits)) || more.Offset+more.Length != uint64(len(text)) {
+		t.Errorf("%d findings, the last %v", len(got), more)
+	}
+}
+
 // TestScanMemory: what is scanned is not kept, whatever it is.
 func TestScanMemory(t *testing.T) {
 	for _, line := range []string{"eyJ", "-----BEGIN ", "A1b+", "://", "\n"} {
@@ -179,6 +224,7 @@ func TestScanMemory(t *testing.T) {
 // FuzzScan: findings lie in the text, and the pieces in which it comes do not matter.
 func FuzzScan(f *testing.F) {
 	for _, fake := range fakes(rand.New(rand.NewPCG(7, 8))) {
+		f.Add([]byte("-----BEGIN "+"PRIVATE KEY-----\n"+fake), uint8(5))
 		f.Add([]byte("x "+fake+"\n"), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, text []byte, piece uint8) {
