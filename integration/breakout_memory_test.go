@@ -8,7 +8,7 @@ import (
 	"gobox/integration/harness"
 )
 
-// TestBreakoutSharedMemory: RLIMIT_DATA counts private memory only.
+// TestBreakoutSharedMemory: shared memory counts as well, filled by one call.
 func TestBreakoutSharedMemory(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
 		const size = 400 << 20 // more than twice what the command may have

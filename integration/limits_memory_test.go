@@ -103,6 +103,21 @@ func TestR01OneProcess(t *testing.T) {
 	})
 }
 
+// TestR01Hidden takes memory in ways in which the figures that are easily had do not show it, or not in time.
+func TestR01Hidden(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		for _, kind := range []struct {
+			name  string
+			eaten uint64
+		}{
+			{"populate", 2 << 30}, {"netlink", 600 << 20}, // what fits into a socket depends on the host
+			{"unmapped", 2 << 30}, // its size is what counts where no cgroup knows better
+		} {
+			t.Run(kind.name, func(t *testing.T) { overMemory(t, b, "raw", "eat", kind.name, fmt.Sprint(kind.eaten)) })
+		}
+	})
+}
+
 // TestR03R04Bounded takes what no limit of ours counts until the kernel's own limits say no.
 func TestR03R04Bounded(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {

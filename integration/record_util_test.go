@@ -100,7 +100,7 @@ func limitOf(t *testing.T, rec *record.Result, name string) record.Limit {
 func enforcers(t *testing.T, rec *record.Result) {
 	t.Helper()
 	with := map[string][2]string{ // without a cgroup, with
-		"memory": {"init+rlimit", "cgroup"}, "pids": {"rlimit", "cgroup"}, "cpus": {"", "cgroup"},
+		"memory": {"init", "cgroup"}, "pids": {"rlimit", "cgroup"}, "cpus": {"", "cgroup"},
 		"cpu_time": {"init+rlimit", "supervisor+rlimit"}, "timeout": {"supervisor+init", "supervisor+init"},
 		"disk": {"tmpfs", "tmpfs"}, "inodes": {"tmpfs", "tmpfs"}, "tmpfs": {"tmpfs", "tmpfs"}, "output": {"supervisor", "supervisor"}, "nofile": {"rlimit", "rlimit"}, "fsize": {"rlimit", "rlimit"},
 	}

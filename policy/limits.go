@@ -11,11 +11,6 @@ import (
 // initThreads is how many threads init has at the most (GOMAXPROCS=1).
 const initThreads = 6
 
-// dataAhead is how far RLIMIT_DATA is above the memory of all. It counts what a process asks for, used or not, and refuses it
-// with an error that nobody else hears of; so it must come after init's watch, which ends the command and says why, and is there
-// for what init would see too late. In a tenth of a second nothing fills as much.
-const dataAhead = 16 * gib
-
 // setRlimits gives the limits of the command's own process; see setrlimit(2).
 func (b *builder) setRlimits() {
 	p := &b.policy
@@ -35,9 +30,8 @@ func (b *builder) setRlimits() {
 		limit(unix.RLIMIT_CPU, seconds, seconds+1)
 	}
 	asked(unix.RLIMIT_AS, p.Address)
-	if p.Memory > 0 {
-		both(unix.RLIMIT_DATA, p.Memory+min(dataAhead, rlimit.Unlimited-p.Memory))
-	}
+	// No RLIMIT_DATA: it counts what a process asks for, used or not (a sanitizer asks for terabytes), and refuses it with an error that
+	// nobody else hears of. A cgroup or init's watch counts what is used, and says so.
 	asked(unix.RLIMIT_FSIZE, p.Fsize)
 	// Always set: the Go runtime has raised gobox's own soft limit, which the command must not inherit.
 	if nofile := p.Nofile; nofile > 0 {
@@ -54,7 +48,7 @@ func (b *builder) setRlimits() {
 	}
 	both(unix.RLIMIT_CORE, 0)
 	// The kernel's default (_STK_LIM). Programs that know why may raise it, as compilers do, but not past
-	// the memory that they may have: RLIMIT_DATA does not count stacks.
+	// the memory that they may have: A stack counts when it is used.
 	stack := rlimit.Unlimited
 	if p.Memory > 0 {
 		stack = max(8*mib, p.Memory)

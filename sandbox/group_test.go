@@ -30,14 +30,14 @@ func TestBesidesTheCgroup(t *testing.T) {
 		memory, procs uint64
 		cpu           time.Duration
 	}{
-		{"none", confinement{}, []int{unix.RLIMIT_DATA, unix.RLIMIT_NPROC, unix.RLIMIT_NOFILE}, 1 << 20, 7, time.Second},
+		{"none", confinement{}, []int{unix.RLIMIT_NPROC, unix.RLIMIT_NOFILE}, 1 << 20, 7, time.Second},
 		{"all", confinement{group: true, memory: true, pids: true}, []int{unix.RLIMIT_NOFILE}, 0, 0, 0},
 		{"memory", confinement{group: true, memory: true}, []int{unix.RLIMIT_NPROC, unix.RLIMIT_NOFILE}, 0, 7, 0},
-		{"pids", confinement{group: true, pids: true}, []int{unix.RLIMIT_DATA, unix.RLIMIT_NOFILE}, 1 << 20, 0, 0},
+		{"pids", confinement{group: true, pids: true}, []int{unix.RLIMIT_NOFILE}, 1 << 20, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			given := []rlimit.Limit{
-				{Resource: unix.RLIMIT_DATA, Soft: 1 << 20}, {Resource: unix.RLIMIT_NPROC, Soft: 7}, {Resource: unix.RLIMIT_NOFILE, Soft: 9},
+				{Resource: unix.RLIMIT_NPROC, Soft: 7}, {Resource: unix.RLIMIT_NOFILE, Soft: 9},
 			}
 			p := &policy.Plan{Rlimits: given, Tree: namespaces.Tree{Steps: []namespaces.Step{{Op: namespaces.OpPivot}}}}
 			p.Limits.Memory, p.Limits.CPUTime = 1<<20, time.Second
@@ -47,7 +47,7 @@ func TestBesidesTheCgroup(t *testing.T) {
 			for _, l := range p.Rlimits {
 				left = append(left, l.Resource)
 			}
-			if !slices.Equal(left, tt.left) || w.maxMemory != tt.memory || w.maxPids != tt.procs || w.maxCPU != tt.cpu {
+			if !slices.Equal(left, tt.left) || w.maxMemory != tt.memory || w.maxPids != tt.procs || w.maxCPU != tt.cpu || (w.maxRest == 0) != (tt.memory > 0) {
 				t.Errorf("left %v, watched %d bytes, %d processes, %v", left, w.maxMemory, w.maxPids, w.maxCPU)
 			}
 		})

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -12,18 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchEvery is how often init looks at what its processes take, where no cgroup does that.
-const watchEvery = 100 * time.Millisecond
-
-// watchSoonest is how soon it looks again at what grows so fast that it would be over the limit by then, and watchShare the part of
-// its time that such looks may take.
+// How often init looks at what its processes take, where no cgroup does that: as often as what a look costs allows, within these bounds.
 const (
-	watchSoonest = 10 * time.Millisecond
-	watchShare   = 10
+	watchEvery  = 100 * time.Millisecond
+	watchOften  = 25 * time.Millisecond
+	watchShare  = 50                    // all looks together take one part in so many of init's time
+	watchSoon   = 10 * time.Millisecond // what grows so fast that it would be over the limit before the next look has that one earlier,
+	hurryShare  = 10                    // and that may take more
+	confirmRest = time.Second           // between two exact looks, which cost much more, at what seems to be within its limit
 )
-
-// confirmEvery is how many looks there are for each exact one, which costs much more.
-const confirmEvery = 10
 
 // watched is a limit of init's as it travels.
 type watched int32
@@ -50,7 +48,9 @@ type watch struct {
 	maxMemory uint64    // bytes; 0, as for those below, where it is not init that watches it
 	maxCPU    time.Duration
 	maxPids   uint64 // the command's RLIMIT_NPROC where it bounds the number of processes
+	maxRest   uint64 // bytes of what no cgroup counts, where one counts the rest
 	scanner   cgroup.Scanner
+	exact     thorough
 	scans     bool // the processes are looked at
 	tallies   bool // nothing else counts what they take
 	foreign   bool // /proc is not the sandbox's own
@@ -63,13 +63,14 @@ type watch struct {
 }
 
 // besides takes from the plan what the cgroup does not limit, and has that watched. A resource limit in front of the
-// cgroup's own would hide when that was reached, and counts memory that is asked for and not used.
+// cgroup's own would hide when that was reached.
 func (w *watch) besides(c confinement, p *policy.Plan) {
-	p.Rlimits = slices.DeleteFunc(slices.Clone(p.Rlimits), func(l rlimit.Limit) bool {
-		return l.Resource == unix.RLIMIT_DATA && c.memory || l.Resource == unix.RLIMIT_NPROC && c.pids
-	})
-	if !c.memory {
+	p.Rlimits = slices.DeleteFunc(slices.Clone(p.Rlimits), func(l rlimit.Limit) bool { return l.Resource == unix.RLIMIT_NPROC && c.pids })
+	switch {
+	case !c.memory:
 		w.maxMemory = p.Limits.Memory
+	case !p.Network.Namespace.Host:
+		w.maxRest = p.Limits.Memory
 	}
 	if !c.group {
 		w.maxCPU = p.Limits.CPUTime
@@ -82,7 +83,7 @@ func (w *watch) besides(c confinement, p *policy.Plan) {
 	}
 	if wallTest && len(p.Tree.Steps) == 0 {
 		// Its /proc is the host's, and all of the host would be counted as the command's.
-		w.maxMemory, w.maxCPU, w.maxPids = 0, 0, 0
+		w.maxMemory, w.maxCPU, w.maxPids, w.maxRest = 0, 0, 0, 0
 		w.tallies, w.foreign = false, true
 	}
 }
@@ -94,8 +95,19 @@ func (w *watch) open(h *handover) error {
 		if err := w.openProc(); err != nil {
 			return err
 		}
-		w.scanner.Sockets, w.scans = true, true
-		w.next = time.Now().Add(watchEvery / 10)
+		if w.maxMemory > 0 {
+			if err := w.exact.open(); err != nil {
+				return err
+			}
+		}
+		// The host's network has other sockets than the command's, and nobody tells which are whose.
+		w.scanner.Sockets, w.scans = !h.Plan.Network.Namespace.Host, true
+		w.exact.scanner.Sockets = w.scanner.Sockets
+		w.next = time.Now().Add(watchSoon)
+	} else if w.maxRest > 0 {
+		if err := w.openProc(); err != nil {
+			return err
+		}
 	}
 	if err := w.addScratch("/"); err != nil {
 		return err
@@ -110,10 +122,12 @@ func (w *watch) open(h *handover) error {
 	return nil
 }
 
-func (w *watch) openProc() (err error) {
-	if w.scanner.Proc == 0 {
-		w.scanner.Proc, err = unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		w.scanner.Proc = max(w.scanner.Proc, 0)
+func (w *watch) openProc() error { return openProc(&w.scanner) }
+
+func openProc(s *cgroup.Scanner) (err error) {
+	if s.Proc == 0 {
+		s.Proc, err = unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		s.Proc = max(s.Proc, 0)
 	}
 	return err
 }
@@ -160,6 +174,7 @@ func (w *watch) addScratch(path string) error {
 		return nil
 	}
 	w.scanner.Scratch = append(w.scanner.Scratch, fd)
+	w.exact.scanner.Scratch = w.scanner.Scratch
 	return nil
 }
 
@@ -214,6 +229,9 @@ func (w *watch) look(h *handover) watched {
 	began := time.Now()
 	w.next = began.Add(watchEvery)
 	w.lookAtScratch()
+	if w.maxRest > 0 && w.scanner.Netlink() > w.maxRest {
+		return watchedMemory
+	}
 	if !w.scans {
 		if w.looks++; w.tallies && (w.looks <= tallyEvery || w.looks%tallyEvery == 0) {
 			w.tally()
@@ -235,25 +253,69 @@ func (w *watch) look(h *handover) watched {
 	if w.maxCPU > 0 && w.seen.cpu >= w.maxCPU {
 		return watchedCPU
 	}
-	if s.Truncated && w.maxMemory > 0 {
+	w.lookAtCrowd(h, s)
+	if w.maxMemory == 0 {
+		w.next = began.Add(watchPace(time.Since(began)))
+		return 0
+	}
+	if s.Truncated {
 		return watchedMemory // of so many, nobody can say what they take
 	}
-	w.lookAtCrowd(h, s)
-	w.looks++
-	room := w.maxMemory - min(s.Bytes, w.maxMemory)
-	if w.maxMemory > 0 && (room == 0 || w.looks%confirmEvery == 0) {
-		// Shared pages are counted more than once there, and memfds that are not mapped not at all; only the exact
-		// figure is a reason to kill.
-		sure, err := w.scanner.Confirm()
-		if err == nil && sure > w.maxMemory {
-			return watchedMemory
-		}
-		if err == nil {
-			room = w.maxMemory - sure
-		}
+	over, room := w.overMemory(began, s)
+	if over {
+		return watchedMemory
 	}
-	w.next = began.Add(w.growth.wait(began, time.Since(began), s.Bytes, room))
+	cost := time.Since(began)
+	w.next = began.Add(min(watchPace(cost), w.growth.wait(began, cost, s.Bytes, room)))
 	return 0
+}
+
+// overMemory judges by a sample, taken from began on, and where that is over the limit or much time has passed, by the exact figure. It says
+// how much is left, as far as that is known.
+func (w *watch) overMemory(began time.Time, s cgroup.Sample) (over bool, room uint64) {
+	if s.Private > w.maxMemory && s.Private-w.maxMemory > lateBytes() {
+		return true, 0
+	}
+	room = w.maxMemory - min(s.Bytes, w.maxMemory)
+	if room > 0 && !w.exact.asking() && began.Sub(w.exact.judged) < confirmRest {
+		return false, room
+	}
+	// Shared pages are counted more than once in the sample, and memfds that are not mapped not at all; only the exact
+	// figure is a reason to kill.
+	c, err, done := w.exact.ask()
+	switch {
+	case !done:
+		// The command can make it last, for as long as it fills or changes its memory.
+		return time.Since(w.exact.asked) > patience(s, room == 0), 0
+	case err != nil:
+		return false, room
+	}
+	return c.Bytes > w.maxMemory || c.Unseen > w.maxMemory && c.Unseen-w.maxMemory > unseenAhead, w.maxMemory - min(c.Bytes, w.maxMemory)
+}
+
+// unseenAhead is how much shared memory a command may have mapped beyond its limit when nobody can tell how much of it is there. Few programs
+// ask for more than they use, of this kind.
+const unseenAhead = 1 << 30
+
+// patience is how long the exact figure may take. It walks all page tables: a second for some gigabytes on a slow machine.
+func patience(s cgroup.Sample, over bool) time.Duration {
+	p := time.Second
+	if !over {
+		p = 5 * time.Second
+	}
+	return p + time.Duration(s.Bytes>>30)*time.Second/4 + time.Duration(s.Processes)*time.Millisecond
+}
+
+// lateBytes is by how much the kernel's own figure of a process's memory may be too high: since Linux 6.2 each processor adds to it only when
+// it has so many pages (percpu_counter_batch of lib/percpu_counter.c).
+func lateBytes() uint64 {
+	n := runtime.NumCPU()
+	return uint64(n * max(32, 2*n) * unix.Getpagesize())
+}
+
+// watchPace is how long after a look of that cost the next one is due.
+func watchPace(cost time.Duration) time.Duration {
+	return min(max(watchOften, watchShare*cost), watchEvery)
 }
 
 // growth is how much memory there was at the last look.
@@ -271,5 +333,5 @@ func (g *growth) wait(now time.Time, cost time.Duration, bytes, room uint64) tim
 		return watchEvery
 	}
 	full := float64(now.Sub(last.at)) * float64(room) / float64(bytes-last.bytes)
-	return time.Duration(min(max(full/2, float64(watchSoonest), float64(watchShare*cost)), float64(watchEvery)))
+	return time.Duration(min(max(full/2, float64(watchSoon), float64(hurryShare*cost)), float64(watchEvery)))
 }

@@ -16,7 +16,7 @@ func TestWatchedGrowth(t *testing.T) {
 		"less":                  {20 * mib, 10 * mib, 90 * mib, 0, watchEvery},
 		"slow":                  {9 * mib, 10 * mib, 90 * mib, 0, watchEvery},
 		"there in 60 ms":        {0, 50 * mib, 30 * mib, 0, 30 * time.Millisecond},
-		"there at once":         {0, 50 * mib, mib, 0, watchSoonest},
+		"there at once":         {0, 50 * mib, mib, 0, watchSoon},
 		"a look that is dear":   {0, 50 * mib, mib, 3 * time.Millisecond, 30 * time.Millisecond},
 		"a look dearer than it": {0, 50 * mib, mib, time.Second, watchEvery},
 		"full, and yet not":     {0, 50 * mib, 0, 0, watchEvery},

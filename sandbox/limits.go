@@ -62,7 +62,7 @@ func limitsOf(p *policy.Plan, g *groups) []Limit {
 	l := p.Limits
 	add(LimitTimeout, uint64(l.Timeout.Milliseconds()), "ms", "supervisor+init")
 	add(LimitCPUTime, uint64(l.CPUTime.Milliseconds()), "ms", either(g.group != nil, "supervisor+rlimit", "init+rlimit"))
-	add(LimitMemory, l.Memory, "bytes", either(g.by.Memory > 0, "cgroup", "init+rlimit"))
+	add(LimitMemory, l.Memory, "bytes", either(g.by.Memory > 0, "cgroup", "init"))
 	add(LimitPids, l.Pids, "processes", either(g.by.Pids > 0, "cgroup", "rlimit"))
 	add(LimitCPUs, uint64(l.CPUs*1000), "millicpus", "cgroup")
 	add(LimitDisk, p.Tree.Root.Size, "bytes", either(onDisk(p), "tmpfs+supervisor", "tmpfs"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +28,24 @@ func eat(a []string) int {
 	for {
 		time.Sleep(time.Hour)
 	}
+}
+
+// unread leaves a netlink socket with answers that nobody reads, each as long as its request, which the kernel refuses.
+func unread(int) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, mib)
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, mib)
+	request := make([]byte, 60<<10)
+	binary.NativeEndian.PutUint32(request, uint32(len(request)))
+	binary.NativeEndian.PutUint16(request[4:], 0x3ff0)
+	binary.NativeEndian.PutUint16(request[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	for range 32 {
+		_ = unix.Sendto(fd, request, unix.MSG_DONTWAIT, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	}
+	return nil
 }
 
 // reserve BYTES asks for memory of its own and uses none of it.
@@ -78,6 +97,39 @@ func eater(kind string, size int) (func(int) error, error) {
 			return nil, err
 		}
 		return touch(m), nil
+	case "unmapped":
+		// Shared memory whose pages are in no page table any more, and still there.
+		m, err := unix.Mmap(-1, 0, size, rw, unix.MAP_SHARED|unix.MAP_ANON)
+		if err != nil {
+			return nil, err
+		}
+		return func(at int) error {
+			if err := touch(m)(at); err != nil {
+				return err
+			}
+			return unix.Madvise(m[at:at+mib], unix.MADV_DONTNEED)
+		}, nil
+	case "netlink":
+		return unread, nil
+	case "populate":
+		// While one thread fills memory by a single call, another one waits to change the list of mappings, and everybody else behind it.
+		go func() {
+			for {
+				if m, err := unix.Mmap(-1, 0, mib, rw, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
+					_ = unix.Munmap(m)
+				}
+			}
+		}()
+		m, err := unix.Mmap(-1, 0, size, rw, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			return nil, err
+		}
+		return func(at int) error {
+			if at > 0 {
+				return nil
+			}
+			return unix.Madvise(m, unix.MADV_POPULATE_WRITE)
+		}, nil
 	case "shared":
 		m, err := unix.Mmap(-1, 0, size, rw, unix.MAP_SHARED|unix.MAP_ANON)
 		if err != nil {

@@ -105,7 +105,7 @@ find /sys/fs/cgroup -name 'gobox-2*'
 				t.Errorf("%s: %+v", who, all)
 			}
 		case "user":
-			if version != 0 || by["memory"] != "init+rlimit" || by["pids"] != "rlimit" {
+			if version != 0 || by["memory"] != "init" || by["pids"] != "rlimit" {
 				t.Errorf("%s: version %d, %v", who, version, by)
 			}
 			if refused := resultIn(t, parts, who+" require 125"); refused.Outcome != record.SetupFailed {

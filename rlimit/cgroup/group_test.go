@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,12 @@ import (
 )
 
 const helperEnv = "GOBOX_CGROUP_HELPER"
+
+func init() {
+	if os.Getenv(helperEnv) != "" {
+		runtime.LockOSThread() // main is the process's first thread
+	}
+}
 
 func TestMain(m *testing.M) {
 	if work := os.Getenv(helperEnv); work != "" {

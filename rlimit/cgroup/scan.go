@@ -3,6 +3,7 @@ package cgroup
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unsafe"
@@ -24,6 +25,7 @@ type Sample struct {
 	Threads   int           // of all processes together
 	Bytes     uint64        // mapped, in files of the scratch, and held by the kernel
 	Largest   uint64        // bytes that the largest process has mapped
+	Private   uint64        // bytes of its own of the process that has most of them: never too high, but for what the kernel adds up late
 	CPU       time.Duration // of the living and of the children they have waited for
 	System    time.Duration // what of it was spent in the kernel
 	Truncated bool          // there were more processes than scanLimit
@@ -41,12 +43,16 @@ type Scanner struct {
 	Sockets bool  // count the buffers of the caller's own network namespace too
 
 	entries []byte
+	threads []byte
 	file    []byte
 	path    []byte
+	base    []byte
 	memfds  map[uint64]uint64 // inode -> bytes
 	pipes   map[pipe]uint64   // the same
+	shared  map[uint64]uint64 // of shared memory that is mapped: inode -> size
 	pageSz  uint64
-	shmDev  uint64 // where the kernel keeps memfds
+	shmDev  uint64 // where the kernel keeps memfds and shared memory
+	shmName []byte // the same as in a list of mappings
 
 	diag     int // of sock_diag(7); 0 before the first use, -1 when there is none
 	reply    []byte
@@ -61,6 +67,7 @@ func (s *Scanner) prepare() {
 		return
 	}
 	s.entries = make([]byte, 32<<10)
+	s.threads = make([]byte, 4<<10)
 	s.file = make([]byte, 4096)
 	s.path = make([]byte, 0, 64)
 	s.pageSz = uint64(unix.Getpagesize())
@@ -75,15 +82,19 @@ func (s *Scanner) Scan() (Sample, error) {
 			t.Truncated = true
 			return
 		}
-		if !s.stat(pid, &t) {
+		at := s.find(pid, &t)
+		if at == nil {
 			return
 		}
-		if statm := s.read(pid, "/statm"); statm != nil {
+		if statm := s.read(at, "/statm"); statm != nil {
 			space, rest := nextNumber(statm)
-			resident, _ := nextNumber(rest)
+			resident, rest := nextNumber(rest)
+			shared, _ := nextNumber(rest)
 			t.Bytes += resident * s.pageSz
+			t.Largest = max(t.Largest, resident*s.pageSz)
+			t.Private = max(t.Private, (resident-min(shared, resident))*s.pageSz)
 			if space*s.pageSz > wideSpace {
-				t.Bytes += s.pageTables(pid)
+				t.Bytes += s.pageTables(at)
 			}
 		}
 	})
@@ -98,20 +109,58 @@ func (s *Scanner) Scan() (Sample, error) {
 func (s *Scanner) Tally() (Sample, error) {
 	s.prepare()
 	var t Sample
-	err := s.each(scanLimit, func(pid []byte) { s.stat(pid, &t) })
+	err := s.each(scanLimit, func(pid []byte) { s.find(pid, &t) })
 	return t, err
 }
 
+// find adds what stat says of a process to t, and gives the folder that tells of its memory and descriptors: its own, or where its first
+// thread has ended before the others, and has neither any more, that of one that lives. It is nil for a process that is gone, and
+// holds until the next call.
+func (s *Scanner) find(pid []byte, t *Sample) []byte {
+	state, threads, ok := s.stat(pid, t)
+	if !ok {
+		return nil
+	}
+	if state != 'Z' && state != 'X' || threads < 2 {
+		return pid
+	}
+	s.path = append(append(s.path[:0], pid...), "/task"...)
+	dir, err := unix.Openat(s.Proc, string(s.path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(dir)
+	for {
+		n, err := retry(func() (int, error) { return unix.Getdents(dir, s.threads) })
+		if err != nil || n == 0 {
+			return nil
+		}
+		for rest := s.threads[:n]; len(rest) > 0; {
+			var name []byte
+			if name, rest = nextEntry(rest); name == nil {
+				break
+			}
+			s.base = append(append(append(s.base[:0], pid...), "/task/"...), name...)
+			if space, _ := nextNumber(s.read(s.base, "/statm")); space > 0 {
+				return s.base
+			}
+		}
+	}
+}
+
 // stat adds a process to t, unless it is gone.
-func (s *Scanner) stat(pid []byte, t *Sample) bool {
+func (s *Scanner) stat(pid []byte, t *Sample) (state byte, threads int, ok bool) {
 	stat := s.read(pid, "/stat")
 	if stat == nil {
-		return false
+		return 0, 0, false
 	}
 	t.Processes++
 	// Fields 14 to 17 are utime, stime, cutime and cstime, 20 is num_threads, 24 rss (proc_pid_stat(5)); the name,
 	// field 2, may hold anything.
 	stat = stat[bytes.LastIndexByte(stat, ')')+1:]
+	if len(stat) > 1 {
+		state = stat[1]
+	}
 	var user, system uint64
 	for i := 3; i <= 24 && len(stat) > 0; i++ {
 		var n uint64
@@ -122,14 +171,15 @@ func (s *Scanner) stat(pid []byte, t *Sample) bool {
 		case 15, 17:
 			system += n
 		case 20:
-			t.Threads += int(n)
+			threads = int(n)
+			t.Threads += threads
 		case 24:
 			t.Largest = max(t.Largest, n*s.pageSz)
 		}
 	}
 	t.CPU += time.Duration(user+system) * clockTick
 	t.System += time.Duration(system) * clockTick
-	return true
+	return state, threads, true
 }
 
 // Waited is the CPU time of the children that process pid, as seen from here, has waited for, and what of it was spent in the
@@ -149,41 +199,63 @@ func Waited(pid int) (cpu, system time.Duration) {
 	return time.Duration(cutime+cstime) * clockTick, time.Duration(cstime) * clockTick
 }
 
-// Confirm is a lower bound for the memory the namespace's processes use: private and shared pages by their
+// Confirmed is what [Scanner.Confirm] found.
+type Confirmed struct {
+	Bytes uint64 // at least
+	// Unseen is the size of the shared memory that is mapped and of which no descriptor tells how much of it there is. A page of
+	// it that no process has in its page tables is in no figure of the kernel's that a user may read.
+	Unseen uint64
+}
+
+// Confirm finds a lower bound for the memory the namespace's processes use: private and shared pages by their
 // shares (Pss of proc_pid_smaps(5)), what tmpfs files, memfds and SysV segments hold beyond what is mapped, page tables and
-// lists of mappings, and what sockets and pipes hold.
+// lists of mappings, and what sockets and pipes hold. Processes that share their memory, as after vfork(2), are one, where kcmp(2) tells.
 // A memfd that is neither mapped nor open anywhere but in a socket's queue escapes it.
-func (s *Scanner) Confirm() (uint64, error) {
+//
+// It can take long: the kernel lets it wait while a process changes or fills its memory.
+func (s *Scanner) Confirm() (Confirmed, error) {
 	s.prepare()
 	if s.memfds == nil {
-		s.memfds, s.pipes = make(map[uint64]uint64), make(map[pipe]uint64)
+		s.memfds, s.pipes, s.shared = make(map[uint64]uint64), make(map[pipe]uint64), make(map[uint64]uint64)
 		if fd, err := unix.MemfdCreate("", unix.MFD_CLOEXEC); err == nil {
 			var st unix.Stat_t
 			if unix.Fstat(fd, &st) == nil {
 				s.shmDev = st.Dev
+				s.shmName = fmt.Appendf(nil, "%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))
 			}
 			unix.Close(fd)
 		}
 	}
 	clear(s.memfds)
 	clear(s.pipes)
+	clear(s.shared)
 	var anonymous, mapped, kernel uint64
+	var found []process
 	files := 0
 	err := s.each(scanLimit, func(pid []byte) {
-		if rollup := s.read(pid, "/smaps_rollup"); rollup != nil {
+		at := s.find(pid, new(Sample))
+		if at == nil {
+			return
+		}
+		task, _ := strconv.Atoi(string(at[bytes.LastIndexByte(at, '/')+1:]))
+		found = append(found, process{string(at), task})
+		files += s.countFiles(at, fileLimit-files)
+	})
+	if err != nil {
+		return Confirmed{}, err
+	}
+	for _, p := range distinct(found) {
+		at := []byte(p.folder)
+		if rollup := s.read(at, "/smaps_rollup"); rollup != nil {
 			anonymous += kilobytes(rollup, "Pss_Anon:") + kilobytes(rollup, "SwapPss:")
 			mapped += kilobytes(rollup, "Pss_Shmem:")
-		} else if statm := s.read(pid, "/statm"); statm != nil {
+		} else if statm := s.read(at, "/statm"); statm != nil {
 			_, rest := nextNumber(statm)
 			resident, rest := nextNumber(rest)
 			shared, _ := nextNumber(rest)
 			anonymous += (resident - min(shared, resident)) * s.pageSz
 		}
-		kernel += s.pageTables(pid) + s.mappings(pid)
-		files += s.countFiles(pid, fileLimit-files)
-	})
-	if err != nil {
-		return 0, err
+		kernel += s.pageTables(at) + s.mappings(p.folder)
 	}
 	inFiles := s.scratch() + s.ipc()
 	for _, n := range s.memfds {
@@ -192,7 +264,36 @@ func (s *Scanner) Confirm() (uint64, error) {
 	for _, n := range s.pipes {
 		kernel += n
 	}
-	return anonymous + max(mapped, inFiles) + kernel + s.sockets(), nil
+	c := Confirmed{Bytes: anonymous + max(mapped, inFiles) + kernel + s.sockets()}
+	for inode, n := range s.shared {
+		if _, open := s.memfds[inode]; !open {
+			c.Unseen += n
+		}
+	}
+	return c, nil
+}
+
+// process is one that Confirm looks at.
+type process struct {
+	folder string // in the procfs
+	task   int    // the thread that it is of
+}
+
+// distinct leaves one of those that share their memory, or all where the kernel does not tell (CONFIG_KCMP, a filter around gobox).
+func distinct(all []process) []process {
+	const kcmpVM = 1 // KCMP_VM of <linux/kcmp.h>
+	same := func(a, b process) int {
+		order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a.task), uintptr(b.task), kcmpVM, 0, 0, 0)
+		switch {
+		case errno != 0 || order > 2: // gone meanwhile, or no such call
+			return a.task - b.task
+		case order == 1:
+			return -1
+		}
+		return int(order) / 2
+	}
+	slices.SortFunc(all, same)
+	return slices.CompactFunc(all, func(a, b process) bool { return same(a, b) == 0 })
 }
 
 // each calls f with the name of every process but init, of which at most limit+1.

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,20 +50,43 @@ func held(pidfd, number int) uint64 {
 	return pipeBytes + max(uint64(n), uint64(unix.Getpagesize()))
 }
 
-// mappings is what the list of a process's mappings takes.
-func (s *Scanner) mappings(pid []byte) uint64 {
-	fd, err := unix.Openat(s.Proc, string(pid)+"/maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer unix.Close(fd)
-	for n := 0; ; {
-		k, err := retry(func() (int, error) { return unix.Read(fd, s.file) })
-		if err != nil || k <= 0 {
-			return uint64(n) * mappingBytes
+// sharedLimit is how much shared memory is told apart; more is added up, and counts once for each mapping.
+const sharedLimit = 65536
+
+// mappings is what the list of a process's mappings takes. It notes the size of the shared memory among them, each once for
+// all processes.
+func (s *Scanner) mappings(folder string) uint64 {
+	n := uint64(0)
+	s.lines(folder+"/maps", func(line []byte) {
+		n++
+		// address perms offset dev inode path (proc_pid_maps(5))
+		at := bytes.IndexByte(line, ' ') + 4
+		if at >= len(line) || line[at] != 's' || !bytes.Contains(line, s.shmName) {
+			return
 		}
-		n += bytes.Count(s.file[:k], []byte{'\n'})
-	}
+		f := bytes.Fields(line)
+		if len(f) < 5 || !bytes.Equal(f[3], s.shmName) || len(f) > 5 && bytes.HasPrefix(f[5], []byte("/SYSV")) {
+			return // the segments of SysV are counted as such
+		}
+		from, to, _ := bytes.Cut(f[0], []byte("-"))
+		inode, err := strconv.ParseUint(string(f[4]), 10, 64)
+		if err != nil {
+			return
+		}
+		end := hex(f[2]) + hex(to) - hex(from)
+		if known, ok := s.shared[inode]; ok || len(s.shared) < sharedLimit {
+			s.shared[inode] = max(known, end)
+		} else {
+			s.shared[0] += end
+		}
+	})
+	return n * mappingBytes
+}
+
+// hex reads a number of the kernel's, 0 for none.
+func hex(b []byte) uint64 {
+	n, _ := strconv.ParseUint(string(b), 16, 64)
+	return n
 }
 
 // Own is how many threads the calling process has.
@@ -89,6 +113,20 @@ func (s *Scanner) ipc() uint64 {
 
 // table calls f for each line of a file of procfs, with what gives a column's number.
 func (s *Scanner) table(path string, f func(column func(int) uint64)) {
+	s.lines(path, func(line []byte) {
+		// The heading has no numbers.
+		f(func(column int) (v uint64) {
+			rest := line
+			for range column + 1 {
+				v, rest = nextNumber(rest)
+			}
+			return v
+		})
+	})
+}
+
+// lines calls f for each line of a file of procfs, which holds for the call.
+func (s *Scanner) lines(path string, f func(line []byte)) {
 	fd, err := unix.Openat(s.Proc, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -106,23 +144,33 @@ func (s *Scanner) table(path string, f func(column func(int) uint64)) {
 			if i < 0 {
 				break
 			}
-			line := data[:i]
-			// The heading has no numbers.
-			f(func(column int) (v uint64) {
-				rest := line
-				for range column + 1 {
-					v, rest = nextNumber(rest)
-				}
-				return v
-			})
+			f(data[:i])
 			data = data[i+1:]
+		}
+		if len(data) == len(s.file) {
+			data = data[:0] // no line of the kernel's is as long, but for a path, and of that only the beginning counts
 		}
 		kept = copy(s.file, data)
 	}
 }
 
+// Netlink is what waits to be read from the netlink sockets of the caller's own network namespace. No cgroup counts that: an answer is the
+// kernel's own until it is read, and its size the asker's choice (netlink_ack of net/netlink/af_netlink.c).
+func (s *Scanner) Netlink() (total uint64) {
+	s.prepare()
+	if s.socketsUsed() <= fewSockets {
+		return 0
+	}
+	return s.netlink()
+}
+
+func (s *Scanner) netlink() (total uint64) {
+	s.table("self/net/netlink", func(column func(int) uint64) { total += column(4) }) // Rmem
+	return total
+}
+
 // sockets is what the buffers of the caller's network namespace hold, as sock_diag(7) tells: of local sockets what was sent
-// and not yet received, of those of the internet both ways. What a datagram's sender has left behind by closing its socket is
+// and not yet received, of those of the internet both ways; and what netlink has answered. What a datagram's sender has left behind by closing its socket is
 // not seen.
 func (s *Scanner) sockets() uint64 {
 	if !s.Sockets || s.socketsUsed() <= fewSockets {
@@ -137,10 +185,11 @@ func (s *Scanner) sockets() uint64 {
 			s.reply = make([]byte, 32<<10)
 		}
 	}
+	total := s.netlink()
 	if s.diag < 0 {
-		return 0
+		return total
 	}
-	total := s.localSockets()
+	total += s.localSockets()
 	for _, family := range [...]byte{unix.AF_INET, unix.AF_INET6} {
 		for _, protocol := range [...]byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
 			total += s.internetSockets(family, protocol)

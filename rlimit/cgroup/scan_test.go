@@ -2,9 +2,11 @@ package cgroup
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,16 +21,43 @@ import (
 const (
 	mappingsHeld = 60000
 	pipesHeld    = 800
+	netlinkHeld  = 200
 )
 
 // hold is a helper that takes memory and waits: its parent looks at it meanwhile.
 func hold(kind string) {
 	switch kind {
 	case "anon":
-		b, err := unix.Mmap(-1, 0, greed, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-		if err == nil {
-			for i := 0; i < len(b); i += 4096 {
-				b[i] = 1
+		filled(unix.MAP_PRIVATE)
+	case "leader":
+		filled(unix.MAP_PRIVATE)
+		go waiting()
+		// The process goes on without its first thread, which this one is.
+		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	case "borrowed":
+		filled(unix.MAP_PRIVATE)
+		lend()
+	case "unmapped":
+		// The pages stay the mapping's.
+		_ = unix.Madvise(filled(unix.MAP_SHARED), unix.MADV_DONTNEED)
+	case "unopened":
+		if fd, err := unix.MemfdCreate("hold", 0); err == nil {
+			_ = unix.Fallocate(fd, 0, 0, greed)
+			_, _ = unix.Mmap(fd, 0, greed, unix.PROT_READ, unix.MAP_SHARED)
+			unix.Close(fd)
+		}
+	case "netlink":
+		request := make([]byte, 60<<10)
+		binary.NativeEndian.PutUint32(request, uint32(len(request)))
+		binary.NativeEndian.PutUint16(request[4:], 0x3ff0) // no such request: the answer has it in it
+		binary.NativeEndian.PutUint16(request[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+		for range netlinkHeld {
+			fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+			if err != nil {
+				break
+			}
+			for range 8 {
+				_ = unix.Sendto(fd, request, unix.MSG_DONTWAIT, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 			}
 		}
 	case "memfd":
@@ -104,8 +133,56 @@ func hold(kind string) {
 			_ = unix.Getrusage(unix.RUSAGE_SELF, &used)
 		}
 	}
+	waiting()
+}
+
+// waiting lasts until the parent has looked.
+func waiting() {
 	fmt.Println("ready")
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+	if leased > 0 {
+		_, _ = unix.FcntlInt(uintptr(leased), unix.F_SETLEASE, unix.F_UNLCK)
+	}
+	os.Exit(0)
+}
+
+func filled(flags int) []byte {
+	b, err := unix.Mmap(-1, 0, greed, unix.PROT_READ|unix.PROT_WRITE, flags|unix.MAP_ANONYMOUS)
+	for i := 0; err == nil && i < len(b); i += 4096 {
+		b[i] = 1
+	}
+	return b
+}
+
+var leased int
+
+// lend starts a child that has this process's memory until it executes a file, and keeps it from that by a lease (fcntl(2)).
+func lend() {
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	dir, err := os.MkdirTemp("", "lent")
+	if err != nil {
+		return
+	}
+	path := dir + "/lent"
+	if os.WriteFile(path, exe, 0o700) != nil {
+		return
+	}
+	signal.Ignore(syscall.SIGIO)
+	fd, err := unix.Open(path, unix.O_RDONLY, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return
+	}
+	leased = fd
+	go func() { _ = exec.Command(path).Start() }()
+	time.Sleep(200 * time.Millisecond)
+	os.RemoveAll(dir)
 }
 
 // watched is the helper as init of new namespaces: it starts one more and reports what a scan says.
@@ -128,7 +205,8 @@ func watched(kind string) {
 	s := &Scanner{Proc: fd, Sockets: true}
 	before, _ := s.Scan()
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), helperEnv+"=hold:"+kind)
+	// More than one, since the runtime lets go of none while a child borrows the memory.
+	cmd.Env = append(os.Environ(), helperEnv+"=hold:"+kind, "GOMAXPROCS=4")
 	in, _ := cmd.StdinPipe()
 	out, _ := cmd.StdoutPipe()
 	if err := cmd.Start(); err != nil {
@@ -141,13 +219,13 @@ func watched(kind string) {
 		fmt.Println("skip", err)
 	}
 	low, err := s.Confirm()
-	fmt.Println("report", before.Processes, after.Processes, after.Bytes, low, int64(after.CPU), err)
+	fmt.Println("report", before.Processes, after.Processes, after.Bytes, low.Bytes, low.Unseen, after.Private, int64(after.CPU), err)
 	in.Close()
 	cmd.Wait()
 }
 
 func TestScan(t *testing.T) {
-	for _, kind := range []string{"nothing", "anon", "memfd", "sysv", "sockets", "semaphores", "page-tables", "mappings", "pipes", "spin"} {
+	for _, kind := range []string{"nothing", "anon", "leader", "borrowed", "unmapped", "unopened", "memfd", "sysv", "netlink", "sockets", "semaphores", "page-tables", "mappings", "pipes", "spin"} {
 		t.Run(kind, func(t *testing.T) {
 			cmd := helperCommand(t, "watched:"+kind)
 			cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -163,17 +241,38 @@ func TestScan(t *testing.T) {
 				t.Skip(why)
 			}
 			var before, after int
-			var high, low, cpu uint64
-			if _, err := fmt.Sscanf(string(out), "report %d %d %d %d %d", &before, &after, &high, &low, &cpu); err != nil {
+			var high, low, unseen, private, cpu uint64
+			if _, err := fmt.Sscanf(string(out), "report %d %d %d %d %d %d %d", &before, &after, &high, &low, &unseen, &private, &cpu); err != nil {
 				t.Fatalf("%q: %v", out, err)
 			}
-			if before != 0 || after != 1 {
+			processes := 1
+			if kind == "borrowed" {
+				processes = 2
+			}
+			if before != 0 || after != processes {
 				t.Errorf("%d, then %d processes", before, after)
 			}
 			const slack = 32 * mib
 			expect := uint64(0)
+			hidden := kind == "unmapped" || kind == "unopened"
+			if hidden != (unseen == greed) || !hidden && unseen > 0 {
+				t.Errorf("%d bytes of shared memory that nobody sees", unseen)
+			}
+			own := slices.Contains([]string{"anon", "leader", "borrowed"}, kind)
+			if own != (private >= greed) || private > greed+slack {
+				t.Errorf("%d bytes of its own", private)
+			}
 			switch kind {
-			case "nothing", "spin":
+			case "nothing", "spin", "unmapped", "unopened":
+			case "borrowed":
+				// The cheap figure has it twice.
+				expect, high = greed, high/2
+			case "netlink":
+				// Some answers fill a socket.
+				expect = netlinkHeld * 64 << 10
+				if low > expect {
+					low, high = expect, min(high, expect)
+				}
 			case "sockets":
 				// With what goes along with the bytes.
 				if expect = greed; low > 2*greed {
