@@ -182,19 +182,24 @@ func TestP09ForkLoopDuringTheKill(t *testing.T) {
 }
 
 // TestP11 stops the supervisor, which then cannot watch anything, and kills it.
+// TestP11StoppedSupervisor: a gobox that is killed takes its sandbox along, also when it is stopped, and when init is and cannot
+// see that its supervisor is gone.
 func TestP11StoppedSupervisor(t *testing.T) {
 	suite.Each(t, func(t *testing.T, b *harness.Box) {
-		cmd := b.Start(t, harness.Run{Bin: b.Own(t, b.Gobox), Flags: []string{"--timeout", "30s"}, Argv: []string{b.Probe, "sleep", "60s", b.Marker}})
-		waitFor(t, "the command to start", func() bool {
-			return slices.ContainsFunc(harness.Processes(b.Marker), func(line string) bool { return strings.Contains(line, "sleep 60s") && !strings.Contains(line, " run ") })
-		})
-		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-			if err := cmd.Process.Signal(s); err != nil {
-				t.Fatal(err)
+		for _, stopped := range []string{"supervisor", "init"} {
+			cmd := b.Start(t, harness.Run{Bin: b.Own(t, b.Gobox), Flags: []string{"--timeout", "30s"}, Argv: []string{b.Probe, "sleep", "60s", b.Marker}})
+			waitFor(t, "the command to start", func() bool {
+				return slices.ContainsFunc(harness.Processes(b.Marker), func(line string) bool { return strings.Contains(line, "sleep 60s") && !strings.Contains(line, " run ") })
+			})
+			if stopped == "init" {
+				kill(t, initOf(t, cmd.Process.Pid), syscall.SIGSTOP)
+			} else {
+				kill(t, cmd.Process.Pid, syscall.SIGSTOP)
 			}
+			kill(t, cmd.Process.Pid, syscall.SIGKILL)
+			_ = cmd.Wait()
+			b.NoSurvivors(t)
 		}
-		_ = cmd.Wait()
-		b.NoSurvivors(t)
 	})
 }
 
