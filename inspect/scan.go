@@ -32,6 +32,7 @@ const (
 	leastBase64   = 120
 	distinctHex   = 8
 	distinct64    = 30
+	leastMixed    = 16 // of a single line
 	upperDigits   = 1<<26 - 1
 	lowerDigits   = upperDigits << 26
 	leastFullLine = 60 // base64(1) and xxd(1) fold at 76 and 60 columns, PEM at 64
@@ -259,6 +260,16 @@ type run struct {
 	hex    bool
 	padded bool
 	seen   uint64 // which of the 64 digits
+
+	lines lines  // the full ones
+	fresh uint64 // which of the 64 digits are in this line
+}
+
+// lines are those of a run that are whole.
+type lines struct {
+	length uint64 // without the last's end
+	chars  uint64
+	seen   uint64
 }
 
 func (r *run) take(s *scanner, b byte) {
@@ -269,6 +280,11 @@ func (r *run) take(s *scanner, b byte) {
 			// Padding is at the end of a run; this was the = of an assignment.
 			r.end(s)
 		}
+		if r.hex && !hex && isHex(r.lines.chars, r.lines.seen) {
+			// A word in the line below, which is none of it.
+			s.add(kindHex, s.at-r.length, r.lines.length)
+			*r = run{length: r.line, chars: r.line, line: r.line, hex: true, seen: r.fresh, fresh: r.fresh}
+		}
 		if r.length == 0 {
 			r.hex = true
 		}
@@ -278,6 +294,7 @@ func (r *run) take(s *scanner, b byte) {
 		r.tail = 0
 		r.hex = r.hex && hex
 		r.seen |= 1 << digit
+		r.fresh |= 1 << digit
 	case b == '=' && r.length > 0 && r.tail == 0:
 		r.length++
 		r.padded = true
@@ -285,9 +302,15 @@ func (r *run) take(s *scanner, b byte) {
 		r.length++
 		r.tail = 1
 	case b == '\n' && r.line >= leastFullLine && r.tail < 2:
+		if !r.hex && !mixed(r.seen, leastMixed) {
+			// A ruler, a path: what is below begins by itself.
+			r.end(s)
+			return
+		}
+		r.lines = lines{r.length - r.tail, r.chars, r.seen}
 		r.length++
 		r.tail++
-		r.line = 0
+		r.line, r.fresh = 0, 0
 	case r.length > 0:
 		r.end(s)
 	}
@@ -299,12 +322,21 @@ func (r *run) end(s *scanner) {
 	*r = run{}
 	length := was.length - was.tail
 	begin := s.at - was.length
-	switch distinct := bits.OnesCount64(was.seen); {
-	case was.hex && was.chars >= leastHex && distinct >= distinctHex:
+	switch {
+	case was.hex && isHex(was.chars, was.seen):
 		s.add(kindHex, begin, length)
-	case !was.hex && was.chars >= leastBase64 && distinct >= distinct64 && was.seen&upperDigits != 0 && was.seen&lowerDigits != 0:
+	case !was.hex && was.chars >= leastBase64 && mixed(was.seen, distinct64):
 		s.add(kindBase64, begin, length)
 	}
+}
+
+func isHex(chars, seen uint64) bool {
+	return chars >= leastHex && bits.OnesCount64(seen) >= distinctHex
+}
+
+// mixed says whether there are so many different digits, with letters of both cases.
+func mixed(seen uint64, least int) bool {
+	return bits.OnesCount64(seen) >= least && seen&upperDigits != 0 && seen&lowerDigits != 0
 }
 
 // digit64 is the value of a base64 digit, of either alphabet (RFC 4648), or -1, and whether it is hexadecimal as well.

@@ -160,6 +160,37 @@ func TestScanBounds(t *testing.T) {
 	}
 }
 
+// TestScanNeighbours: a run is found whatever the lines above and below it are.
+func TestScanNeighbours(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for kind, text := range map[string]string{
+		"hex one line": hex.EncodeToString(random(r, 100)), "hex folded": fold(hex.EncodeToString(random(r, 900)), 60, "\n"), "hex, CR LF": fold(hex.EncodeToString(random(r, 900)), 64, "\r\n"),
+		"base64 one line": base64.StdEncoding.EncodeToString(random(r, 300)), "base64 folded": fold(base64.StdEncoding.EncodeToString(random(r, 3000)), 76, "\n"),
+	} {
+		kind, _, _ := strings.Cut(strings.ReplaceAll(kind, ",", " "), " ")
+		for _, above := range []string{"", "done\n", strings.Repeat("-", 79) + "\n", "/" + strings.Repeat("usr/lib/python/", 5) + "\n", strings.Repeat("=", 70) + "\n"} {
+			for _, below := range []string{"", "\n", "\nthe end", "\nbad end", "\r\nOK\r\n", "\n" + strings.Repeat("-", 79) + "\n", "\n" + strings.Repeat("~", 79)} {
+				got := scan(t, above+text+below)
+				if len(got) != 1 || got[0].Kind != kind || got[0].Offset != uint64(len(above)) {
+					t.Errorf("%s of %d between %q and %q: %v", kind, len(text), above, below, got)
+					continue
+				}
+				// A word below may be taken for the last line: nothing tells base64, or hexadecimal of "bad", from it.
+				n, word := got[0].Length, kind == "base64" || strings.HasPrefix(below, "\nbad")
+				if n < uint64(len(text)) || n > uint64(len(text)+len(below)) || !word && n != uint64(len(text)) {
+					t.Errorf("%s of %d between %q and %q: %v", kind, len(text), above, below, got)
+				}
+			}
+		}
+	}
+	// What begins below is found too.
+	one, two := hex.EncodeToString(random(r, 100)), base64.StdEncoding.EncodeToString(random(r, 300))
+	want := []Finding{{"hex", "stdout", 0, 200}, {"base64", "stdout", 201, 400}}
+	if got := scan(t, one+"\n"+two); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestScanUnfinishedKey: the first line of a private key hides nothing behind it unless its last line comes.
 func TestScanUnfinishedKey(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
