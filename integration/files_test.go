@@ -149,6 +149,27 @@ func TestF06OnlyStdioReachesTheCommand(t *testing.T) {
 			t.Errorf("open descriptors: %+v", o)
 		}
 		secret.Unchanged(t)
+
+		// Nor does init keep one, which would be all that is between the command and the file.
+		cmd := b.Start(t, harness.Run{Files: []*os.File{file, dir, r, w}, Argv: []string{b.Probe, "sleep", "30s", b.Marker}})
+		waitFor(t, "the command to start", func() bool { return inside(b, "sleep 30s") != 0 })
+		fds := "/proc/" + itoa(initOf(t, cmd.Process.Pid)) + "/fd"
+		open, err := os.ReadDir(fds)
+		if err != nil && os.Getuid() != 0 {
+			return // only root may look
+		}
+		if err != nil || len(open) < 3 {
+			t.Fatalf("descriptors of init: %v, %v", open, err)
+		}
+		pipe, err := os.Readlink("/proc/self/fd/" + itoa(int(r.Fd())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range open {
+			if to, _ := os.Readlink(fds + "/" + e.Name()); to == secret.Path || to == filepath.Dir(secret.Path) || to == pipe {
+				t.Errorf("init has descriptor %s, %s", e.Name(), to)
+			}
+		}
 	})
 }
 
