@@ -462,7 +462,7 @@ func TestNameFlood(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	r := newRig(t, 0, []string{"echo.example:%d", "mixed.example:%d", "private.example:%d", "named.example:%d", "own.example:%d", "mapped.example:%d",
-		"gone.example:%d", "down.example:%d", "none.example:%d", "10.1.2.3:%d"})
+		"gone.example:%d", "down.example:%d", "none.example:%d", "half.example:%d", "10.1.2.3:%d"})
 	r.host("named.example", "10.1.2.3", r.port, echo)
 	r.host("mixed.example", "1.2.3.4", r.port, echo)
 	r.answers("mixed.example", "127.0.0.1", "10.9.9.9", "1.2.3.4", "169.254.169.254")
@@ -471,6 +471,7 @@ func TestAddresses(t *testing.T) {
 	r.answers("mapped.example", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1")
 	r.place("down.example", "1.2.3.9", r.port, "")
 	r.answers("none.example")
+	r.answers("half.example", "1.2.3.9", "10.9.9.9", "127.0.0.1", "169.254.169.254") // a good one that is down is no reason to try the others
 
 	exchangeBytes(t, r.connect("named.example"), "a private address that a rule names")
 	r.event(KindConnection, Allowed)
@@ -492,6 +493,7 @@ func TestAddresses(t *testing.T) {
 		"gone.example": "does not know the name",
 		"none.example": "no address",
 		"down.example": "connection refused",
+		"half.example": "connection refused",
 	} {
 		wantReset(t, r.connect(name))
 		if e := r.event(KindConnection, Failed); e.Name != name || !strings.Contains(e.Reason, want) {
