@@ -81,7 +81,9 @@ func hostileTars(t testing.TB) []hostile {
 	add("case of a folder", ErrFold, file("A/f"), file("a/g"))
 	add("case of a symlink's folder", ErrFold, symlinkTo("Sub", "d"), file("sub/f"))
 	add("case beyond ASCII", ErrFold, file("É"), file("é"))
-	add("case with three forms", ErrFold, file("mask"), file("masK"))
+	add("case with three forms, k", ErrFold, file("mask"), file("mas\u212a")) // the Kelvin sign
+	add("case with three forms, s", ErrFold, file("mask"), file("ma\u017fk")) // the long s
+	add("case with three forms, K and s", ErrFold, file("MASK"), file("ma\u017f\u212a"))
 	add("case .git", ErrFold, file(".git/config"), file(".GIT/config"))
 
 	add("unknown type", ErrType, member{name: "z", kind: 'Z'})
