@@ -2,6 +2,8 @@ package archive
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -10,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gobox/fsguard"
 )
 
 // TestMemory unpacks 2 GiB in one file and looks at what the process needed: it is flat.
@@ -68,4 +72,27 @@ func watch(t *testing.T) (peak *int64, stop func()) {
 		}
 	}()
 	return peak, func() { close(end); <-done }
+}
+
+// TestNamesAreBounded: what is remembered of an archive until its end, of which a small one can have any number.
+func TestNamesAreBounded(t *testing.T) {
+	root, err := fsguard.OpenRoot(t.TempDir(), fsguard.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	tree := newTree(t.Context(), root, Options{}, &Report{})
+	target := strings.Repeat("a/", 2000)
+	for i := range 2 * namesMax / len(target) {
+		err := tree.add(&entry{name: "l" + strconv.Itoa(i), mode: fs.ModeSymlink | 0o777, link: target})
+		if err == nil {
+			continue
+		}
+		var limit *LimitError
+		if held := i * len(target); !errors.As(err, &limit) || limit.What != "names" || held < namesMax/2 || held > namesMax {
+			t.Errorf("after %d links: %v", i, err)
+		}
+		return
+	}
+	t.Error("there is no end")
 }
