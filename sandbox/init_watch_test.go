@@ -1,8 +1,11 @@
 package sandbox
 
 import (
+	"math"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What grows fast is looked at again in time, what does not as seldom as ever, and a look that is dear never often.
@@ -32,5 +35,34 @@ func TestWatchedGrowth(t *testing.T) {
 	var first growth
 	if got := first.wait(time.Now(), 0, mib, 1); got != watchEvery {
 		t.Errorf("the first look: %v", got)
+	}
+}
+
+// A watch that sees nothing for a second ends the command: nobody could say what it takes. One that sees again begins anew.
+func TestWatchedBlind(t *testing.T) {
+	w := watch{scans: true, maxCPU: math.MaxInt64} // what it sees is the whole host
+	looks := int(time.Second / watchEvery)
+	for range 2 {
+		w.scanner.Proc = -1
+		for i := range looks - 1 {
+			if got := w.look(&handover{}); got != 0 {
+				t.Fatalf("look %d: %v", i, got)
+			}
+		}
+		proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(proc)
+		w.scanner.Proc, w.mark = proc, make([]byte, markSize)
+		if got := w.look(&handover{}); got != 0 {
+			t.Fatalf("a look that sees: %v", got)
+		}
+	}
+	w.scanner.Proc = -1
+	for i := range looks {
+		if got := w.look(&handover{}); (got != 0) != (i == looks-1) {
+			t.Fatalf("look %d: %v", i, got)
+		}
 	}
 }
