@@ -110,8 +110,8 @@ func TestR01Hidden(t *testing.T) {
 			name  string
 			eaten uint64
 		}{
-			{"populate", 2 << 30}, {"netlink", 600 << 20}, // what fits into a socket depends on the host
-			{"unmapped", 2 << 30}, // its size is what counts where no cgroup knows better
+			{"populate", 1 << 30}, {"netlink", 600 << 20}, // what fits into a socket depends on the host
+			{"unmapped", 1280 << 20}, // its size is what counts where no cgroup knows better
 		} {
 			t.Run(kind.name, func(t *testing.T) { overMemory(t, b, "raw", "eat", kind.name, fmt.Sprint(kind.eaten)) })
 		}
