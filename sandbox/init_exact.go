@@ -11,7 +11,7 @@ type thorough struct {
 	scanner cgroup.Scanner // the goroutine's while it runs
 	answer  chan exact     // nil while nothing was asked
 	asked   time.Time
-	judged  time.Time // when the last answer came
+	judged  time.Time // when the last answer came, or the watch began
 }
 
 type exact struct {
@@ -22,7 +22,10 @@ type exact struct {
 // askFor is how long an answer is waited for at once. Most take less than a millisecond.
 const askFor = 20 * time.Millisecond
 
-func (e *thorough) open() error { return openProc(&e.scanner) }
+func (e *thorough) open() error {
+	e.judged = time.Now()
+	return openProc(&e.scanner)
+}
 
 func (e *thorough) asking() bool { return e.answer != nil }
 
