@@ -38,6 +38,23 @@ func TestWatchedGrowth(t *testing.T) {
 	}
 }
 
+// Of more processes than it looks at, nobody could say what they take.
+func TestWatchedCrowdUnseen(t *testing.T) {
+	w := watch{scans: true, maxMemory: math.MaxInt64, mark: make([]byte, markSize)} // what it sees is the whole host
+	if err := w.openProc(); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(w.scanner.Proc)
+	w.exact.judged = time.Now().Add(time.Hour) // no other question
+	if got := w.look(&handover{}); got != 0 {
+		t.Errorf("with all in sight: %v", got)
+	}
+	w.scanner.Limit = 1
+	if got := w.look(&handover{}); got != watchedMemory {
+		t.Errorf("with one of them in sight: %v", got)
+	}
+}
+
 // A watch that sees nothing for a second ends the command: nobody could say what it takes. One that sees again begins anew.
 func TestWatchedBlind(t *testing.T) {
 	w := watch{scans: true, maxCPU: math.MaxInt64} // what it sees is the whole host

@@ -20,11 +20,13 @@ import (
 
 const helperEnv = "GOBOX_CGROUP_HELPER"
 
-func init() {
+// In a helper, main is the process's first thread.
+var _ = func() bool {
 	if os.Getenv(helperEnv) != "" {
-		runtime.LockOSThread() // main is the process's first thread
+		runtime.LockOSThread()
 	}
-}
+	return true
+}()
 
 func TestMain(m *testing.M) {
 	if work := os.Getenv(helperEnv); work != "" {

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ type Sample struct {
 	Private   uint64        // bytes of its own of the process that has most of them: never too high, but for what the kernel adds up late
 	CPU       time.Duration // of the living and of the children they have waited for
 	System    time.Duration // what of it was spent in the kernel
-	Truncated bool          // there were more processes than scanLimit
+	Truncated bool          // there were more processes than may be looked at
 }
 
 const (
@@ -40,6 +41,7 @@ const (
 type Scanner struct {
 	Proc    int   // a directory descriptor of a procfs of the namespace; stays the caller's
 	Scratch []int // a descriptor in each tmpfs the command can write to; stay the caller's
+	Limit   int   // processes looked at; 0 for 8192
 	Sockets bool  // count the buffers of the caller's own network namespace too
 
 	entries []byte
@@ -77,11 +79,7 @@ func (s *Scanner) prepare() {
 func (s *Scanner) Scan() (Sample, error) {
 	s.prepare()
 	var t Sample
-	err := s.each(scanLimit, func(pid []byte) {
-		if t.Processes == scanLimit {
-			t.Truncated = true
-			return
-		}
+	whole, err := s.each(func(pid []byte) {
 		at := s.find(pid, &t)
 		if at == nil {
 			return
@@ -101,6 +99,7 @@ func (s *Scanner) Scan() (Sample, error) {
 	if err != nil {
 		return t, err
 	}
+	t.Truncated = !whole
 	t.Bytes += s.scratch() + s.ipc() + s.sockets()
 	return t, nil
 }
@@ -109,7 +108,7 @@ func (s *Scanner) Scan() (Sample, error) {
 func (s *Scanner) Tally() (Sample, error) {
 	s.prepare()
 	var t Sample
-	err := s.each(scanLimit, func(pid []byte) { s.find(pid, &t) })
+	_, err := s.each(func(pid []byte) { s.find(pid, &t) })
 	return t, err
 }
 
@@ -232,7 +231,7 @@ func (s *Scanner) Confirm() (Confirmed, error) {
 	var anonymous, mapped, kernel uint64
 	var found []process
 	files := 0
-	err := s.each(scanLimit, func(pid []byte) {
+	_, err := s.each(func(pid []byte) {
 		at := s.find(pid, new(Sample))
 		if at == nil {
 			return
@@ -296,15 +295,16 @@ func distinct(all []process) []process {
 	return slices.CompactFunc(all, func(a, b process) bool { return same(a, b) == 0 })
 }
 
-// each calls f with the name of every process but init, of which at most limit+1.
-func (s *Scanner) each(limit int, f func(pid []byte)) error {
+// each calls f with the name of every process but init, as far as the limit allows; whole says that there are no more.
+func (s *Scanner) each(f func(pid []byte)) (whole bool, err error) {
 	if _, err := unix.Seek(s.Proc, 0, unix.SEEK_SET); err != nil {
-		return err
+		return false, err
 	}
+	limit := cmp.Or(s.Limit, scanLimit)
 	for {
 		n, err := retry(func() (int, error) { return unix.Getdents(s.Proc, s.entries) })
 		if err != nil || n == 0 {
-			return err
+			return err == nil, err
 		}
 		for rest := s.entries[:n]; len(rest) > 0; {
 			var name []byte
@@ -314,10 +314,11 @@ func (s *Scanner) each(limit int, f func(pid []byte)) error {
 			if name[0] < '1' || name[0] > '9' || len(name) == 1 && name[0] == '1' {
 				continue
 			}
-			f(name)
-			if limit--; limit < 0 {
-				return nil
+			if limit == 0 {
+				return false, nil
 			}
+			limit--
+			f(name)
 		}
 	}
 }
