@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +116,34 @@ func TestR01Hidden(t *testing.T) {
 			{"unmapped", 1280 << 20}, // its size is what counts where no cgroup knows better
 		} {
 			t.Run(kind.name, func(t *testing.T) { overMemory(t, b, "raw", "eat", kind.name, fmt.Sprint(kind.eaten)) })
+		}
+	})
+}
+
+// TestR01Unreadable: of a program that may be executed and not read the kernel tells less.
+func TestR01Unreadable(t *testing.T) {
+	suite.Each(t, func(t *testing.T, b *harness.Box) {
+		if b.UID == 0 || os.Geteuid() != 0 {
+			t.Skip("it takes a program of somebody else's")
+		}
+		program, err := os.ReadFile(b.Probe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(b.Dir, "unreadable")
+		path := filepath.Join(dir, "probe")
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755), os.WriteFile(path, program, 0o711), os.Chmod(path, 0o711)); err != nil {
+			t.Fatal(err)
+		}
+		heavy.Lock()
+		defer heavy.Unlock()
+		for _, kind := range []string{"anon", "shared"} {
+			res, rec := recorded(t, b, harness.Run{
+				Flags: []string{"--rox", dir, "--memory", fmt.Sprint(memoryLimit), "--timeout", fillTime(), "--grace", "100ms"},
+				Argv:  []string{path, "raw", "eat", kind, fmt.Sprint(memoryEaten)},
+			})
+			destroyed(t, rec)
+			judged(t, res, rec, 137, record.MemoryLimit, "memory")
 		}
 	})
 }

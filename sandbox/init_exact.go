@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"math"
 	"time"
 
 	"gobox/rlimit/cgroup"
@@ -12,6 +13,8 @@ type thorough struct {
 	answer  chan exact     // nil while nothing was asked
 	asked   time.Time
 	judged  time.Time // when the last answer came, or the watch began
+	left    uint64    // bytes that the host had then
+	host    given
 }
 
 type exact struct {
@@ -24,7 +27,11 @@ const askFor = 20 * time.Millisecond
 
 func (e *thorough) open() error {
 	e.judged = time.Now()
-	return openProc(&e.scanner)
+	err := openProc(&e.scanner)
+	if err == nil {
+		e.left = e.host.see(e.scanner.Host()).Available
+	}
+	return err
 }
 
 func (e *thorough) asking() bool { return e.answer != nil }
@@ -46,4 +53,25 @@ func (e *thorough) ask() (found cgroup.Confirmed, err error, done bool) {
 	case <-time.After(askFor):
 		return cgroup.Confirmed{}, nil, false
 	}
+}
+
+// given is what the host has given away since it had the most, to the command or to others.
+type given struct {
+	all, shared uint64 // bytes
+	most, least uint64 // that it had available, and that were shared
+	known       bool
+}
+
+// see adds a look.
+func (g *given) see(now cgroup.HostMemory) cgroup.HostMemory {
+	if now.Available == 0 {
+		g.all, g.shared = math.MaxUint64, math.MaxUint64 // nobody knows
+		return now
+	}
+	if !g.known {
+		g.known, g.most, g.least = true, now.Available, now.Shared
+	}
+	g.most, g.least = max(g.most, now.Available), min(g.least, now.Shared)
+	g.all, g.shared = g.most-now.Available, now.Shared-g.least
+	return now
 }

@@ -51,6 +51,7 @@ type watch struct {
 	maxRest   uint64 // bytes of what no cgroup counts, where one counts the rest
 	scanner   cgroup.Scanner
 	exact     thorough
+	verdict   verdict
 	scans     bool // the processes are looked at
 	tallies   bool // nothing else counts what they take
 	foreign   bool // /proc is not the sandbox's own
@@ -277,7 +278,8 @@ func (w *watch) overMemory(began time.Time, s cgroup.Sample) (over bool, room ui
 		return true, 0
 	}
 	room = w.maxMemory - min(s.Bytes, w.maxMemory)
-	if room > 0 && !w.exact.asking() && began.Sub(w.exact.judged) < confirmRest {
+	host := w.exact.host.see(w.scanner.Host())
+	if room > 0 && !w.exact.asking() && began.Sub(w.exact.judged) < confirmRest && w.exact.left < host.Available+room/2+hostNoise {
 		return false, room
 	}
 	// Shared pages are counted more than once in the sample, and memfds that are not mapped not at all; only the exact
@@ -290,12 +292,61 @@ func (w *watch) overMemory(began time.Time, s cgroup.Sample) (over bool, room ui
 	case err != nil:
 		return false, room
 	}
-	return c.Bytes > w.maxMemory || c.Unseen > w.maxMemory && c.Unseen-w.maxMemory > unseenAhead, w.maxMemory - min(c.Bytes, w.maxMemory)
+	w.exact.left = host.Available
+	if w.verdict.over(c, s.Exiting, w.maxMemory, w.exact.host, began) {
+		return true, 0
+	}
+	if w.verdict.times > 0 {
+		return false, 1 // as soon as may be
+	}
+	return false, w.maxMemory - min(c.Bytes, w.maxMemory)
 }
 
-// unseenAhead is how much shared memory a command may have mapped beyond its limit when nobody can tell how much of it is there. Few programs
-// ask for more than they use, of this kind.
-const unseenAhead = 1 << 30
+// hostNoise is by how much the host's memory may fall, besides a half of what is left to the command, before the next exact look comes early: what is written
+// to a memfd is in nobody's figures, and much of it is a reason to look. Others on the host take memory as well, so it is no more than that.
+const hostNoise = 32 << 20
+
+// verdict is what several answers in a row say.
+type verdict struct {
+	times int       // that have been over the limit
+	gone  int       // that would have been, with those that were gone
+	since time.Time // the first of these
+}
+
+const (
+	surelyOver = 3           // answers in a row: processes that share memory and begin or end make one too high
+	goneOver   = 5           // answers in a row, over
+	goneFor    = time.Second // this time
+)
+
+// over judges by an answer of the given time, by what processes that end have, and by what the host has given away since the beginning.
+func (v *verdict) over(c cgroup.Confirmed, exiting, limit uint64, host given, at time.Time) bool {
+	// What was only asked for takes nothing from the host.
+	for _, unseen := range [...]uint64{min(c.Unseen, host.shared), min(c.Pending, host.all)} {
+		if unseen > limit && unseen-limit > unseenAhead {
+			return true
+		}
+	}
+	if c.Certain > limit {
+		return true
+	}
+	if c.Bytes+exiting > limit {
+		v.times++
+	} else {
+		v.times = 0
+	}
+	// Who hands its memory on from one process to the next, faster than anybody looks, is gone each time.
+	if c.Bytes+exiting+c.Gone <= limit {
+		v.gone = 0
+	} else if v.gone++; v.gone == 1 {
+		v.since = at
+	}
+	return v.times >= surelyOver || v.gone >= goneOver && at.Sub(v.since) > goneFor
+}
+
+// unseenAhead is how much a command may have beyond its limit in places where nobody can tell how much there is, as far as the host has lost as much
+// since the beginning. Others on the host take memory as well.
+const unseenAhead = 512 << 20
 
 // patience is how long the exact figure may take. It walks all page tables: a second for some gigabytes on a slow machine.
 func patience(s cgroup.Sample, over bool) time.Duration {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"gobox/rlimit/cgroup"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -35,6 +37,65 @@ func TestWatchedGrowth(t *testing.T) {
 	var first growth
 	if got := first.wait(time.Now(), 0, mib, 1); got != watchEvery {
 		t.Errorf("the first look: %v", got)
+	}
+}
+
+func TestHostGives(t *testing.T) {
+	var g given
+	for i, tt := range []struct{ available, shared, all, more uint64 }{
+		{100, 10, 0, 0}, {90, 15, 10, 5}, {120, 5, 0, 0}, {20, 50, 100, 45}, {0, 0, math.MaxUint64, math.MaxUint64}, {119, 6, 1, 1},
+	} {
+		g.see(cgroup.HostMemory{Available: tt.available, Shared: tt.shared})
+		if g.all != tt.all || g.shared != tt.more {
+			t.Errorf("look %d: %+v", i, g)
+		}
+	}
+}
+
+// One answer proves little, several in a row do, and what is in files is there at once.
+func TestWatchedVerdict(t *testing.T) {
+	const limit = 100
+	type answer struct {
+		c       cgroup.Confirmed
+		exiting uint64
+		after   time.Duration
+		host    given
+	}
+	all := given{all: math.MaxUint64, shared: math.MaxUint64}
+	over := answer{c: cgroup.Confirmed{Bytes: 101}}
+	gone := answer{c: cgroup.Confirmed{Bytes: 1, Gone: 100}, after: 300 * time.Millisecond}
+	for name, tt := range map[string]struct {
+		answers []answer
+		at      int // which of them ends it, 0 for none
+	}{
+		"within":            {[]answer{{c: cgroup.Confirmed{Bytes: 100, Unseen: limit + unseenAhead, Pending: limit + unseenAhead}, host: all}}, 0},
+		"once or twice":     {[]answer{over, over, {}, over, over, {}}, 0},
+		"three in a row":    {[]answer{over, {}, over, over, over}, 5},
+		"in files":          {[]answer{{c: cgroup.Confirmed{Bytes: 101, Certain: 101}}}, 1},
+		"unseen":            {[]answer{{c: cgroup.Confirmed{Unseen: limit + unseenAhead + 1}, host: given{shared: math.MaxUint64}}}, 1},
+		"asked for":         {[]answer{{c: cgroup.Confirmed{Unseen: 1 << 40}, host: given{shared: limit + unseenAhead, all: math.MaxUint64}}}, 0},
+		"pending":           {[]answer{{c: cgroup.Confirmed{Pending: limit + unseenAhead + 1}, host: given{all: math.MaxUint64}}}, 1},
+		"pending and empty": {[]answer{{c: cgroup.Confirmed{Pending: 1 << 40}, host: given{all: limit + unseenAhead, shared: math.MaxUint64}}}, 0},
+		"ending":            {[]answer{{exiting: 101}, {exiting: 101}, {exiting: 101}}, 3},
+		"gone, for a while": {[]answer{gone, gone, gone, {}, gone, gone, gone, gone}, 0},
+		"gone all the time": {[]answer{gone, gone, gone, gone, gone}, 5},
+		"gone many times in no time": {[]answer{
+			{c: gone.c}, {c: gone.c}, {c: gone.c}, {c: gone.c}, {c: gone.c}, {c: gone.c},
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var v verdict
+			now, at := time.Now(), 0
+			for i, a := range tt.answers {
+				now = now.Add(a.after)
+				if v.over(a.c, a.exiting, limit, a.host, now) && at == 0 {
+					at = i + 1
+				}
+			}
+			if at != tt.at {
+				t.Errorf("answer %d ended it, want %d", at, tt.at)
+			}
+		})
 	}
 }
 

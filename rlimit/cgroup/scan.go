@@ -15,7 +15,7 @@ import (
 // Without a cgroup, init watches the processes of its pid namespace itself. [Scanner.Scan] is the cheap question,
 // some 10 microseconds per process, and counts a page once for each process that has it mapped, so it is never too
 // low for memory that is mapped or in a file of the scratch tmpfs; to it comes what can be known of the kernel's own. When it is over the limit, [Scanner.Confirm]
-// asks the kernel for shares of pages, which walks page tables, and is never too high. Only that is a reason to kill.
+// asks the kernel for shares of pages, which walks page tables. Only that is a reason to kill.
 //
 // Between two looks a command can take what it wants, and CPU time of a process whose parent ignores SIGCHLD is
 // accounted nowhere after its death: a watch bounds the damage and is no limit like a cgroup's.
@@ -27,14 +27,16 @@ type Sample struct {
 	Bytes     uint64        // mapped, in files of the scratch, and held by the kernel
 	Largest   uint64        // bytes that the largest process has mapped
 	Private   uint64        // bytes of its own of the process that has most of them: never too high, but for what the kernel adds up late
+	Exiting   uint64        // bytes of their own, when last seen, of processes that end: the kernel tells no more, and may take its time
 	CPU       time.Duration // of the living and of the children they have waited for
 	System    time.Duration // what of it was spent in the kernel
 	Truncated bool          // there were more processes than may be looked at
 }
 
 const (
-	scanLimit = 8192  // processes looked at in one scan
-	fileLimit = 65536 // descriptors looked at in one Confirm
+	largeBytes = 4 << 20 // a process of so much is remembered
+	scanLimit  = 8192    // processes looked at in one scan
+	fileLimit  = 65536   // descriptors looked at in one Confirm
 )
 
 // Scanner looks at one pid namespace. Its buffers are kept from one look to the next.
@@ -49,6 +51,11 @@ type Scanner struct {
 	file    []byte
 	path    []byte
 	base    []byte
+	exiting bool // find's last process ends
+	large   map[uint64]uint64
+	before  map[uint64]uint64 // large, as the last Scan left it: process -> bytes of its own
+	pending uint64            // connections that nobody has accepted, of the last Confirm
+	sendMax uint64            // bytes that a sender can have left in one
 	memfds  map[uint64]uint64 // inode -> bytes
 	pipes   map[pipe]uint64   // the same
 	shared  map[uint64]uint64 // of shared memory that is mapped: inode -> size
@@ -70,6 +77,7 @@ func (s *Scanner) prepare() {
 	}
 	s.entries = make([]byte, 32<<10)
 	s.threads = make([]byte, 4<<10)
+	s.large, s.before = make(map[uint64]uint64), make(map[uint64]uint64)
 	s.file = make([]byte, 4096)
 	s.path = make([]byte, 0, 64)
 	s.pageSz = uint64(unix.Getpagesize())
@@ -79,18 +87,31 @@ func (s *Scanner) prepare() {
 func (s *Scanner) Scan() (Sample, error) {
 	s.prepare()
 	var t Sample
+	s.large, s.before = s.before, s.large
+	clear(s.large)
 	whole, err := s.each(func(pid []byte) {
 		at := s.find(pid, &t)
 		if at == nil {
 			return
 		}
+		number, _ := nextNumber(pid)
 		if statm := s.read(at, "/statm"); statm != nil {
 			space, rest := nextNumber(statm)
 			resident, rest := nextNumber(rest)
 			shared, _ := nextNumber(rest)
 			t.Bytes += resident * s.pageSz
 			t.Largest = max(t.Largest, resident*s.pageSz)
-			t.Private = max(t.Private, (resident-min(shared, resident))*s.pageSz)
+			own := (resident - min(shared, resident)) * s.pageSz
+			if resident == 0 && s.exiting {
+				own = s.before[number]
+				t.Bytes += own
+				t.Exiting += own
+			} else {
+				t.Private = max(t.Private, own)
+			}
+			if own >= largeBytes {
+				s.large[number] = own
+			}
 			if space*s.pageSz > wideSpace {
 				t.Bytes += s.pageTables(at)
 			}
@@ -120,6 +141,7 @@ func (s *Scanner) find(pid []byte, t *Sample) []byte {
 	if !ok {
 		return nil
 	}
+	s.exiting = s.exiting && state != 'Z' && state != 'X'
 	if state != 'Z' && state != 'X' || threads < 2 {
 		return pid
 	}
@@ -147,6 +169,9 @@ func (s *Scanner) find(pid []byte, t *Sample) []byte {
 	}
 }
 
+// pfExiting is PF_EXITING of the kernel's <linux/sched.h>, which field 9 of stat has.
+const pfExiting = 4
+
 // stat adds a process to t, unless it is gone.
 func (s *Scanner) stat(pid []byte, t *Sample) (state byte, threads int, ok bool) {
 	stat := s.read(pid, "/stat")
@@ -165,6 +190,8 @@ func (s *Scanner) stat(pid []byte, t *Sample) (state byte, threads int, ok bool)
 		var n uint64
 		n, stat = nextNumber(stat)
 		switch i {
+		case 9:
+			s.exiting = n&pfExiting != 0
 		case 14, 16:
 			user += n
 		case 15, 17:
@@ -200,13 +227,21 @@ func Waited(pid int) (cpu, system time.Duration) {
 
 // Confirmed is what [Scanner.Confirm] found.
 type Confirmed struct {
-	Bytes uint64 // at least
-	// Unseen is the size of the shared memory that is mapped and of which no descriptor tells how much of it there is. A page of
-	// it that no process has in its page tables is in no figure of the kernel's that a user may read.
+	// Bytes is what there is. It is too high when processes that share memory begin or end meanwhile, as their shares are then of
+	// different times: one answer proves little, and several in a row do.
+	Bytes uint64
+	// Certain is the part of it that is there in any case: what the kernel has, and what is in files or what a single process has for its share.
+	Certain uint64
+	// Gone is what processes had of their own when they were found that were gone when it was their turn.
+	Gone uint64
+	// Unseen is what there may be besides: the size of the shared memory that is mapped and of which no descriptor tells how much of it there is.
+	// A page of it that no process has in its page tables is in no figure of the kernel's that a user may read.
 	Unseen uint64
+	// Pending is what local connections may have in them, besides, that nobody has accepted.
+	Pending uint64
 }
 
-// Confirm finds a lower bound for the memory the namespace's processes use: private and shared pages by their
+// Confirm finds the memory the namespace's processes use, as far as it can be known: private and shared pages by their
 // shares (Pss of proc_pid_smaps(5)), what tmpfs files, memfds and SysV segments hold beyond what is mapped, page tables and
 // lists of mappings, and what sockets and pipes hold. Processes that share their memory, as after vfork(2), are one, where kcmp(2) tells.
 // A memfd that is neither mapped nor open anywhere but in a socket's queue escapes it.
@@ -228,7 +263,7 @@ func (s *Scanner) Confirm() (Confirmed, error) {
 	clear(s.memfds)
 	clear(s.pipes)
 	clear(s.shared)
-	var anonymous, mapped, kernel uint64
+	var anonymous, mapped, most, kernel uint64
 	var found []process
 	files := 0
 	_, err := s.each(func(pid []byte) {
@@ -237,22 +272,26 @@ func (s *Scanner) Confirm() (Confirmed, error) {
 			return
 		}
 		task, _ := strconv.Atoi(string(at[bytes.LastIndexByte(at, '/')+1:]))
-		found = append(found, process{string(at), task})
+		found = append(found, process{string(at), task, s.own(at)})
 		files += s.countFiles(at, fileLimit-files)
 	})
 	if err != nil {
 		return Confirmed{}, err
 	}
+	var c Confirmed
 	for _, p := range distinct(found) {
 		at := []byte(p.folder)
 		if rollup := s.read(at, "/smaps_rollup"); rollup != nil {
-			anonymous += kilobytes(rollup, "Pss_Anon:") + kilobytes(rollup, "SwapPss:")
-			mapped += kilobytes(rollup, "Pss_Shmem:")
-		} else if statm := s.read(at, "/statm"); statm != nil {
-			_, rest := nextNumber(statm)
-			resident, rest := nextNumber(rest)
-			shared, _ := nextNumber(rest)
-			anonymous += (resident - min(shared, resident)) * s.pageSz
+			own, shared := kilobytes(rollup, "Pss_Anon:")+kilobytes(rollup, "SwapPss:"), kilobytes(rollup, "Pss_Shmem:")
+			anonymous += own
+			mapped += shared
+			most = max(most, own+shared)
+		} else if status := s.read(at, "/status"); status != nil && kilobytes(status, "VmRSS:") > 0 {
+			// A program that may be executed and not read is not to be looked at either, but for this.
+			anonymous += kilobytes(status, "RssAnon:")
+			mapped += kilobytes(status, "RssShmem:")
+		} else {
+			c.Gone += p.own
 		}
 		kernel += s.pageTables(at) + s.mappings(p.folder)
 	}
@@ -263,7 +302,10 @@ func (s *Scanner) Confirm() (Confirmed, error) {
 	for _, n := range s.pipes {
 		kernel += n
 	}
-	c := Confirmed{Bytes: anonymous + max(mapped, inFiles) + kernel + s.sockets()}
+	s.pending = 0
+	kernel += s.sockets()
+	c.Bytes, c.Certain = anonymous+max(mapped, inFiles)+kernel, max(inFiles, most)+kernel
+	c.Pending = s.pending * s.sendMax
 	for inode, n := range s.shared {
 		if _, open := s.memfds[inode]; !open {
 			c.Unseen += n
@@ -276,6 +318,28 @@ func (s *Scanner) Confirm() (Confirmed, error) {
 type process struct {
 	folder string // in the procfs
 	task   int    // the thread that it is of
+	own    uint64 // bytes of its own, when it was found
+}
+
+// own is how much memory of its own a process has.
+func (s *Scanner) own(at []byte) uint64 {
+	_, rest := nextNumber(s.read(at, "/statm"))
+	resident, rest := nextNumber(rest)
+	shared, _ := nextNumber(rest)
+	return (resident - min(shared, resident)) * s.pageSz
+}
+
+// HostMemory is what proc_meminfo(5) says, in bytes; 0 for what it does not.
+type HostMemory struct {
+	Available uint64 // MemAvailable
+	Shared    uint64 // Shmem: in shared memory and tmpfs
+}
+
+// Host looks at the host.
+func (s *Scanner) Host() HostMemory {
+	s.prepare()
+	text := s.read([]byte("meminfo"), "")
+	return HostMemory{kilobytes(text, "MemAvailable:"), kilobytes(text, "Shmem:")}
 }
 
 // distinct leaves one of those that share their memory, or all where the kernel does not tell (CONFIG_KCMP, a filter around gobox).

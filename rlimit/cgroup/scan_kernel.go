@@ -25,6 +25,10 @@ const (
 	// inode of a pipe and its two ends (fs/pipe.c).
 	mappingBytes = 152
 	pipeBytes    = 1 << 10
+	// connectionBytes is what a connection takes that nobody has accepted, a struct unix_sock with its file's parts.
+	connectionBytes = 2 << 10
+	// privateFile is what is assumed of a memfd that is mapped privately and open nowhere: how long it is nobody tells.
+	privateFile = 64 << 20
 	// fewSockets have no buffers worth a look.
 	fewSockets = 4
 )
@@ -61,7 +65,7 @@ func (s *Scanner) mappings(folder string) uint64 {
 		n++
 		// address perms offset dev inode path (proc_pid_maps(5))
 		at := bytes.IndexByte(line, ' ') + 4
-		if at >= len(line) || line[at] != 's' || !bytes.Contains(line, s.shmName) {
+		if at >= len(line) || !bytes.Contains(line, s.shmName) {
 			return
 		}
 		f := bytes.Fields(line)
@@ -74,6 +78,9 @@ func (s *Scanner) mappings(folder string) uint64 {
 			return
 		}
 		end := hex(f[2]) + hex(to) - hex(from)
+		if line[at] == 'p' {
+			end = max(end, privateFile)
+		}
 		if known, ok := s.shared[inode]; ok || len(s.shared) < sharedLimit {
 			s.shared[inode] = max(known, end)
 		} else {
@@ -182,6 +189,11 @@ func (s *Scanner) sockets() uint64 {
 			s.diag = fd
 			// A kernel that never answers must not stop the watch.
 			_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1})
+			// As much as net.core.wmem_max, which not every network namespace shows, and once more (socket(7)).
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<30)
+			if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF); err == nil && n > 0 {
+				s.sendMax = uint64(n)
+			}
 			s.reply = make([]byte, 32<<10)
 		}
 	}
@@ -218,6 +230,7 @@ const (
 	inetAttrSkMemInfo = 7
 	unixMessage       = 16 // sizeof(struct unix_diag_msg)
 	inetMessage       = 72 // sizeof(struct inet_diag_msg)
+	tcpListen         = 10 // TCP_LISTEN, which is udiag_state of a socket that listens
 
 	// Of an array SK_MEMINFO_*.
 	memRead, memWrite, memForward, memQueued, memOptions, memBacklog = 0, 2, 4, 5, 6, 7
@@ -229,23 +242,25 @@ func (s *Scanner) localSockets() uint64 {
 	binary.NativeEndian.PutUint32(req[4:], ^uint32(0)) // all states
 	binary.NativeEndian.PutUint32(req[12:], unixShowRQLen|unixShowMemInfo)
 	var sent, waiting uint64
-	s.dump(req[:], unixMessage, func(kind uint16, value []byte) {
-		switch kind {
-		case unixAttrMemInfo:
+	s.dump(req[:], unixMessage, func(head []byte, kind uint16, value []byte) {
+		switch {
+		case kind == unixAttrMemInfo:
 			sent += figure(value, memWrite) + figure(value, memOptions)
-		case unixAttrRQLen:
+		case kind == unixAttrRQLen && head[2] == tcpListen:
+			s.pending += figure(value, 0) // they are in no list themselves
+		case kind == unixAttrRQLen:
 			waiting += figure(value, 0)
 		}
 	})
 	// Of a stream whose sender is gone only what waits to be read is known.
-	return max(sent, waiting)
+	return max(sent, waiting) + s.pending*connectionBytes
 }
 
 func (s *Scanner) internetSockets(family, protocol byte) (total uint64) {
 	var req [56]byte // struct inet_diag_req_v2
 	req[0], req[1], req[2] = family, protocol, 1<<(inetAttrSkMemInfo-1)
 	binary.NativeEndian.PutUint32(req[4:], ^uint32(0)) // all states
-	s.dump(req[:], inetMessage, func(kind uint16, value []byte) {
+	s.dump(req[:], inetMessage, func(_ []byte, kind uint16, value []byte) {
 		if kind == inetAttrSkMemInfo {
 			for _, i := range [...]int{memRead, memForward, memQueued, memOptions, memBacklog} {
 				total += figure(value, i)
@@ -264,8 +279,8 @@ func figure(value []byte, i int) uint64 {
 	return uint64(max(int32(binary.NativeEndian.Uint32(value[4*i:])), 0))
 }
 
-// dump asks by req and calls f with each attribute that follows a header of the given size (netlink(7)).
-func (s *Scanner) dump(req []byte, header int, f func(kind uint16, value []byte)) {
+// dump asks by req and calls f with each attribute that follows a header of the given size, and that (netlink(7)).
+func (s *Scanner) dump(req []byte, header int, f func(head []byte, kind uint16, value []byte)) {
 	s.sequence++
 	msg := make([]byte, 0, unix.NLMSG_HDRLEN+64)
 	msg = binary.NativeEndian.AppendUint32(msg, uint32(unix.NLMSG_HDRLEN+len(req)))
@@ -293,7 +308,8 @@ func (s *Scanner) dump(req []byte, header int, f func(kind uint16, value []byte)
 					return
 				}
 				if kind == sockDiagByFamily && size > unix.NLMSG_HDRLEN+header {
-					attributes(data[unix.NLMSG_HDRLEN+header:size], f)
+					head := data[unix.NLMSG_HDRLEN : unix.NLMSG_HDRLEN+header]
+					attributes(data[unix.NLMSG_HDRLEN+header:size], func(kind uint16, value []byte) { f(head, kind, value) })
 				}
 			}
 			data = data[min(align4(size), len(data)):]
