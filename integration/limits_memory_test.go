@@ -231,7 +231,7 @@ func TestR07Descriptors(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 		// What gobox itself has open while it starts the command does not count.
-		for _, flags := range [][]string{nil, {"--allow-net", "example.org:443"}, {"--workspace-mode", "overlay", "--capture"}} {
+		for _, flags := range [][]string{nil, {"--allow-net", "example.org:443"}, {"--capture", "--cpu-time", "5s"}} {
 			res := b.Run(t, harness.Run{Flags: append(flags, "--nofile", "4"), Argv: []string{"/bin/sh", "-c", "ulimit -n; exec 3</; exec 4</"}})
 			if res.Code == 0 || res.Code == 125 || string(res.Stdout) != "4\n" {
 				t.Errorf("--nofile 4 %v: %v", flags, res)

@@ -75,7 +75,7 @@ func TestStatusEvents(t *testing.T) {
 		}{
 			"plain":   {nil, []string{"/bin/true"}, "prepared started ended destroyed"},
 			"denied":  {nil, strings.Fields(b.Probe + " " + systry("mount bad bad bad 0 0")), "prepared started ended denial destroyed"},
-			"output":  {[]string{"--output", "1k"}, []string{b.Probe, "raw", "pour", "stdout", "100000"}, "prepared started limit ended destroyed"},
+			"output":  {[]string{"--output", "1k"}, []string{b.Probe, "raw", "pour", "stdout", "100000000"}, "prepared started limit ended destroyed"},
 			"timeout": {[]string{"--timeout", "500ms", "--grace", "5s"}, []string{"/bin/sleep", "60"}, "prepared started limit signal ended destroyed"},
 			"stubborn": {
 				[]string{"--timeout", "500ms", "--grace", "100ms"}, []string{"/bin/sh", "-c", "trap '' TERM; sleep 60"},
