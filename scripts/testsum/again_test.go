@@ -76,3 +76,20 @@ func TestNotTriedAgain(t *testing.T) {
 		}
 	}
 }
+
+// A panic is the output of whichever test was running, and that test has no end; it is what has to be seen.
+func TestPanicIsShown(t *testing.T) {
+	const events = `{"Action":"output","Package":"p","Test":"TestDone","Output":"quiet\n"}
+{"Action":"pass","Package":"p","Test":"TestDone"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"panic: oh\n"}
+{"Action":"output","Package":"q","Test":"TestC","Output":"of another\n"}
+{"Action":"output","Package":"p","Output":"FAIL\tp\t0.015s\n"}
+{"Action":"fail","Package":"p"}
+`
+	var out strings.Builder
+	s := summary{out: &out}
+	s.read(strings.NewReader(events))
+	if got, want := out.String(), "FAIL\tp\t0.015s\nnot ended: p TestB\npanic: oh\n"; got != want || !s.broken {
+		t.Errorf("%q, broken %v; want %q", got, s.broken, want)
+	}
+}

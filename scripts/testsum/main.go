@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -178,6 +179,7 @@ func (s *summary) read(r io.Reader) {
 		}
 		if e.Test == "" {
 			s.packageDone(e, kept[key])
+			s.unended(e, kept)
 		} else {
 			s.testDone(e, kept[key])
 		}
@@ -220,6 +222,22 @@ func (s *summary) packageDone(e event, output []string) {
 			s.broken = true
 		}
 		s.show(output)
+	}
+}
+
+// unended shows what tests have said that were running when their package failed: a panic is the output of one of them, and none of them ends.
+func (s *summary) unended(e event, kept map[string][]string) {
+	for _, key := range slices.Sorted(maps.Keys(kept)) {
+		pkg, test, _ := strings.Cut(key, " ")
+		if pkg != e.Package || test == "" {
+			continue
+		}
+		if e.Action == "fail" {
+			s.broken = true
+			fmt.Fprintf(s.out, "not ended: %s %s\n", pkg, test)
+			s.show(kept[key])
+		}
+		delete(kept, key)
 	}
 }
 
