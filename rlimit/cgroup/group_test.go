@@ -366,7 +366,7 @@ func TestUnthrottle(t *testing.T) {
 	waitFor(10*time.Second, func() bool { e, err := g.Events(); return err != nil || e.Throttled > 0 })
 	g.Unthrottle()
 	before := used()
-	if !waitFor(20*time.Second, func() bool { return used()-before > 400*time.Millisecond }) {
+	if !waitFor(20*time.Second, func() bool { return used()-before > 500*time.Millisecond }) {
 		t.Errorf("used %v and then %v more", before, used()-before)
 	}
 	if err := g.Kill(); err != nil {

@@ -298,7 +298,7 @@ func TestScan(t *testing.T) {
 			if before != 0 || after != processes {
 				t.Errorf("%d, then %d processes", before, after)
 			}
-			const slack = 48 * mib // the test program itself, which the race detector makes large
+			const slack = 32 * mib
 			expect := uint64(0)
 			hidden := map[string]uint64{"unmapped": greed, "unopened": greed, "private file": privateFile, "pending": pendingHeld * sendMax(t)}
 			if unseen != hidden[kind] {
